@@ -3492,7 +3492,7 @@ export interface components {
             occurrence_number: number | null;
             /**
              * Format: date-time
-             * @description The time of the occurrence that the task is, from which the next one follows. It stays when only the dates of the task are changed. Null for all-day dates.
+             * @description The time of the occurrence that the task is, from which the next one follows: of the date that `anchor` names. It stays when only the dates of the task are changed. Null for all-day dates.
              */
             occurrence_at: string | null;
             /**
@@ -3771,7 +3771,7 @@ export interface components {
          */
         RecurrenceRule: string;
         /**
-         * @description What the next occurrence follows from: the `schedule`, or the day of the `completion`. A rule from the completion has only `FREQ`, `INTERVAL`, `COUNT` and `UNTIL`.
+         * @description What the next occurrence follows from: the `schedule`, or the day of the `completion`, on which the date that `anchor` names then counts. A rule from the completion has only `FREQ`, `INTERVAL`, `COUNT` and `UNTIL`.
          * @enum {string}
          */
         RecurrenceFrom: "schedule" | "completion";
@@ -3781,10 +3781,15 @@ export interface components {
          */
         RecurrenceMonthEnd: "last_day" | "skip";
         /**
-         * @description What happens to occurrences before today when a task is closed late: `skip` creates the first one that is not before today, `each` creates them one by one.
+         * @description What happens to occurrences that are over when a task is closed late: `skip` creates the first one whose due date, or start without one, is not before today, `each` creates them one by one.
          * @enum {string}
          */
         RecurrenceMissed: "skip" | "each";
+        /**
+         * @description The date of the task that the rule counts from, and that `occurrence_at` and `occurrence_on` are. The other date keeps its number of days from it, and its time of day. If this date of the task is cleared, the rule counts from the other one.
+         * @enum {string}
+         */
+        RecurrenceAnchor: "start" | "due";
         /**
          * Recurrence
          * @description How the task recurs; null if it does not. When the task is closed, the next one is created, and this one keeps its recurrence as a record.
@@ -3795,10 +3800,23 @@ export interface components {
             from: components["schemas"]["RecurrenceFrom"];
             month_end: components["schemas"]["RecurrenceMonthEnd"];
             missed: components["schemas"]["RecurrenceMissed"];
+            anchor: components["schemas"]["RecurrenceAnchor"];
+        } | null;
+        /**
+         * RecordedRecurrence
+         * @description The recurrence of a task, as in `getTask`. Events of before 0.3 have no `anchor`.
+         */
+        RecordedRecurrence: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone: components["schemas"]["TimeZone"];
+            from: components["schemas"]["RecurrenceFrom"];
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            missed: components["schemas"]["RecurrenceMissed"];
+            anchor?: components["schemas"]["RecurrenceAnchor"];
         } | null;
         /**
          * RecurrenceCreate
-         * @description Makes the task recur: it is the first occurrence, on its due date or, without one, its start. Occurrences keep their time of day in `time_zone`, which defaults to yours.
+         * @description Makes the task recur: it is the first occurrence, on the date that `anchor` names: by default its start or, without one, its due date. Occurrences keep their time of day in `time_zone`, which defaults to yours.
          */
         RecurrenceCreate: {
             rule: components["schemas"]["RecurrenceRule"];
@@ -3809,10 +3827,11 @@ export interface components {
             month_end: components["schemas"]["RecurrenceMonthEnd"];
             /** @default skip */
             missed: components["schemas"]["RecurrenceMissed"];
+            anchor?: components["schemas"]["RecurrenceAnchor"];
         } | null;
         /**
          * RecurrenceReplace
-         * @description As in `createTask`. Keeps its value if omitted; null ends the series with this task. With other dates in the same request, the task becomes the first occurrence again.
+         * @description As in `createTask`. Keeps its value if omitted, as does `anchor` alone; null ends the series with this task. A different recurrence makes the task the first occurrence again.
          */
         RecurrenceReplace: {
             rule: components["schemas"]["RecurrenceRule"];
@@ -3823,10 +3842,11 @@ export interface components {
             month_end: components["schemas"]["RecurrenceMonthEnd"];
             /** @default skip */
             missed: components["schemas"]["RecurrenceMissed"];
+            anchor?: components["schemas"]["RecurrenceAnchor"];
         } | null;
         /**
          * RecurrencePatch
-         * @description The fields of the recurrence to change; null ends the series with this task. If the task did not recur, `rule` is required, and the others have the defaults of `createTask`. A change, or other dates in the same request, makes the task the first occurrence again. Can be changed by those who can create tasks there.
+         * @description The fields of the recurrence to change; null ends the series with this task. If the task did not recur, `rule` is required, and the others have the defaults of `createTask`. `anchor` must be a date that the task has (422). A change, or other dates in the same request, makes the task the first occurrence again. Can be changed by those who can create tasks there.
          */
         RecurrencePatch: {
             rule?: components["schemas"]["RecurrenceRule"];
@@ -3834,8 +3854,9 @@ export interface components {
             from?: components["schemas"]["RecurrenceFrom"];
             month_end?: components["schemas"]["RecurrenceMonthEnd"];
             missed?: components["schemas"]["RecurrenceMissed"];
+            anchor?: components["schemas"]["RecurrenceAnchor"];
         } | null;
-        /** @description A recurrence, and the date of its first occurrence in either `at` or `on`; today, without both. */
+        /** @description A recurrence, and the date of its first occurrence in either `at` or `on`; today, without both. Of a task with two dates, it is the one that `anchor` names. */
         RecurrencePreview: {
             rule: components["schemas"]["RecurrenceRule"];
             time_zone?: components["schemas"]["TimeZone"];
@@ -4893,7 +4914,7 @@ export interface components {
              */
             parent_id?: string | null;
             position?: string;
-            recurrence?: components["schemas"]["Recurrence"];
+            recurrence?: components["schemas"]["RecordedRecurrence"];
             /** Format: uuid */
             series_id?: string | null;
             /**

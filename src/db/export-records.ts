@@ -24,7 +24,7 @@ import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, type StatementName } from './engine/statement.ts'
 import { type ListSource, newest, selectPage } from './lists/list.ts'
-import { type Fields, object, tagsOfTask } from './read-models.ts'
+import { type Fields, object, recurrenceJson, tagsOfTask } from './read-models.ts'
 import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import {
   attachments,
@@ -184,7 +184,7 @@ const taskRecord = (task: typeof tasks, reminded: SQL | null): SQL =>
         : sql<PlacedTask['reminders']>`(
             select coalesce(json_agg(json_strip_nulls(${reminderRecord}::json) order by ${reminder.id}), '[]') from reminders reminder
             where ${reminder.task_id} = ${task.id} and ${reminder.user_id} = ${reminded})`,
-    recurrence: task.recurrence,
+    recurrence: recurrenceJson(task),
     series_id: task.series_id,
     recurrence_anchor: task.recurrence_anchor,
     occurrence_number: task.occurrence_number,

@@ -340,6 +340,10 @@ export const isBlocked = (
   { caller, is_admin }: Pick<CallerPlaceholders, 'caller' | 'is_admin'>,
 ): SQL<boolean> => sql`(${blocker_count} > 0 and is_blocked(${id}, ${caller}, ${is_admin}))`
 
+/** The recurrence of a task, which the row has without the date that it counts from. */
+export const recurrenceJson = ({ recurrence, recurrence_anchor }: typeof tasks): SQL<Schemas['Recurrence']> =>
+  sql`(${recurrence} || jsonb_build_object('anchor', ${recurrence_anchor} -> 'of'))`
+
 const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =>
   ({
     id: task.id,
@@ -358,7 +362,7 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     section_id: task.section_id,
     parent_id: task.parent_id,
     position: task.position,
-    recurrence: task.recurrence,
+    recurrence: recurrenceJson(task),
     series_id: task.series_id,
     occurrence_number: task.occurrence_number,
     occurrence_at: task.occurrence_at,

@@ -80,15 +80,19 @@ export const occurrencesAfter = (series: Series, after: Position, limit: number)
     : { items, hasMore: false, endReason: 'exhausted' }
 }
 
-/** What follows an occurrence that is completed on a day in the time zone. */
+/**
+ * What follows an occurrence that is completed on a day in the time zone. An occurrence is missed if it is over before that day; it takes
+ * `length` more days than that of its date.
+ */
 export const nextOccurrence = (
   series: Series,
   current: Position,
   completedOn: string,
+  length = 0,
 ): Occurrence | EndReason => {
   const rule = ruleOf(series)
   const after = series.from === 'completion' ? { ...current, on: completedOn } : current
-  const earliest = series.missed === 'skip' ? completedOn : after.on
+  const earliest = series.missed === 'skip' ? dayText(dayNumber(completedOn) - length) : after.on
   const [next] = candidatesAfter(series, rule, after, earliest)
   return next === undefined ? 'exhausted' : resolve(series, rule, next)
 }

@@ -18,6 +18,8 @@ import { dayAt, dayOf, defaultTimeZone, isEarlier, shift } from './time-zones.ts
 export interface Anchor {
   readonly of: 'due' | 'start'
   readonly date: string
+  /** From this date to the other one of an occurrence that was not moved. Null without another date; absent before 0.3. */
+  readonly days?: number | null
 }
 
 /** What a task is in its series. All null for a task that does not recur. */
@@ -33,14 +35,20 @@ export interface TaskSeries {
   readonly next_task_id: string | null
 }
 
+/** A recurrence that a task is to have, and which of its dates the series counts from. */
+export interface WantedRecurrence extends Recurrence {
+  /** By default the present one, or the start if the task has one. */
+  readonly anchor?: Anchor['of']
+}
+
 /** A recurrence in a request; absent fields keep their values, or have the defaults. */
-export type RecurrenceChange = Partial<Recurrence>
+export type RecurrenceChange = Partial<WantedRecurrence>
 
 const defaults = { from: 'schedule', month_end: 'last_day', missed: 'skip' } as const
 
 /** Why a recurrence in a request is refused. */
 export interface RecurrenceFault {
-  readonly field: keyof Recurrence
+  readonly field: keyof WantedRecurrence
   readonly message: string
 }
 
@@ -49,7 +57,7 @@ export const readRecurrence = (
   sent: RecurrenceChange,
   present: Recurrence | null,
   timeZone: string,
-): Recurrence | RecurrenceFault => {
+): WantedRecurrence | RecurrenceFault => {
   const { rule, ...others } = { ...(present ?? { ...defaults, time_zone: timeZone }), ...sent }
   if (rule === undefined) return { field: 'rule', message: 'is required to make a task recur' }
   const parsed = parseRule(rule, others.from)
@@ -91,15 +99,19 @@ export const noSeries: TaskSeries = {
 export const maxRecurringTasks = 100
 
 /** The first occurrence of a series: the task with these dates. Null without a date. */
-export const startSeries = (id: string, wanted: Recurrence, dates: TaskDates): TaskSeries | null => {
-  const anchor = anchorOf(dates)
+export const startSeries = (
+  id: string,
+  { anchor: of, ...wanted }: WantedRecurrence,
+  dates: TaskDates,
+): TaskSeries | null => {
+  const anchor = anchorOf(dates, of)
   if (anchor === null) return null
   const recurrence = shortest(wanted, anchor)
   const { number, at, on } = firstOccurrence({ ...recurrence, anchor: anchor.date })
   return {
     recurrence,
     series_id: id,
-    recurrence_anchor: anchor,
+    recurrence_anchor: { ...anchor, days: daysToOther(dates, anchor.of, on, recurrence.time_zone) },
     occurrence_number: number,
     occurrence_at: at,
     occurrence_on: at === null ? on : null,
@@ -107,12 +119,58 @@ export const startSeries = (id: string, wanted: Recurrence, dates: TaskDates): T
   }
 }
 
-/** The due date, or without one the start. */
-export const anchorOf = ({ start_at, start_on, due_at, due_on }: TaskDates): Anchor | null => {
-  const due = due_at ?? due_on ?? null
-  if (due !== null) return { of: 'due', date: due }
-  const start = start_at ?? start_on ?? null
-  return start === null ? null : { of: 'start', date: start }
+/**
+ * The series of a task that may have lost the date that it counts from: it goes on from the other one, with the same number. Null
+ * without a date.
+ */
+export const anchoredSeries = (task: TaskSeries, dates: TaskDates): TaskSeries | null => {
+  const { recurrence, recurrence_anchor: anchor, series_id, occurrence_number } = task
+  if (recurrence === null || anchor === null || series_id === null) return seriesOf(task)
+  if (namedDates(dates)[anchor.of] !== null) return seriesOf(task)
+  const restarted = startSeries(series_id, recurrence, dates)
+  return restarted && { ...restarted, occurrence_number }
+}
+
+/** The date that a series counts from: the wanted one if the task has it, or else the other one. */
+export const anchorOf = (
+  dates: TaskDates,
+  wanted: Anchor['of'] = 'start',
+): Pick<Anchor, 'of' | 'date'> | null => {
+  const named = namedDates(dates)
+  const of = named[wanted] === null ? otherOf[wanted] : wanted
+  const date = named[of]
+  return date === null ? null : { of, date }
+}
+
+const otherOf = { start: 'due', due: 'start' } as const
+
+const namedDates = ({ start_at, start_on, due_at, due_on }: TaskDates) => ({
+  start: start_at ?? start_on ?? null,
+  due: due_at ?? due_on ?? null,
+})
+
+/** The days from one day to the date of a task that is not its anchor; null without that. */
+const daysToOther = (dates: TaskDates, of: Anchor['of'], from: string, timeZone: string): number | null => {
+  const other = namedDates(dates)[otherOf[of]]
+  const day = other === null ? null : dayOf(other, timeZone)
+  return day !== null && isDay(day) && isDay(from) ? dayNumber(day) - dayNumber(from) : null
+}
+
+/**
+ * The days from the date that a series counts from to the other one, where the rule has the occurrence: an occurrence that was moved, or
+ * whose other date was moved with it, does not change them.
+ */
+export const daysInSeries = (task: TaskSeries & TaskDates): number | null => {
+  const { recurrence, recurrence_anchor: anchor } = task
+  const date = task.occurrence_at ?? task.occurrence_on
+  if (recurrence === null || anchor === null || date === null) return null
+  const { time_zone } = recurrence
+  const { [anchor.of]: own, [otherOf[anchor.of]]: other } = namedDates(task)
+  const on = dayOf(date, time_zone)
+  const isMoved = own !== null && dayOf(own, time_zone) !== on
+  return isMoved && other !== null && anchor.days != null
+    ? anchor.days
+    : daysToOther(task, anchor.of, on, time_zone)
 }
 
 /** A series, and where a task is in it. */
@@ -140,39 +198,47 @@ export const previewOf = (series: Series, limit: number): Occurrences => {
 
 /** The next occurrence of a task that is closed. */
 export interface NextOccurrence extends TaskSeries {
-  /** By how many days its dates, and those of its subtasks, move. */
+  /** By how many days the dates of its subtasks move. */
   readonly days: number
+  /** By how many days the date moves that the series does not count from. */
+  readonly otherDays: number
 }
 
 /** What follows a task that is closed at a time; null if the series ends with it. */
-export const nextInSeries = (task: TaskSeries, closedAt: Date): NextOccurrence | null => {
+export const nextInSeries = (task: TaskSeries & TaskDates, closedAt: Date): NextOccurrence | null => {
   const place = placeInSeries(task)
-  if (place === null) return null
-  const next = nextOccurrence(place.series, place, dayAt(closedAt.getTime(), place.series.time_zone))
+  const { recurrence, series_id, recurrence_anchor: anchor } = task
+  if (place === null || recurrence === null || anchor === null) return null
+  const { time_zone } = recurrence
+  const span = daysInSeries(task)
+  const length = anchor.of === 'start' ? Math.max(0, span ?? 0) : 0
+  const next = nextOccurrence(place.series, place, dayAt(closedAt.getTime(), time_zone), length)
   if (typeof next === 'string') return null
-  const { recurrence, series_id, recurrence_anchor } = task
+  const days = dayNumber(next.on) - dayNumber(place.on)
+  const present = daysToOther(task, anchor.of, place.on, time_zone)
   return {
     recurrence,
     series_id,
-    recurrence_anchor,
+    recurrence_anchor: { ...anchor, days: span },
     occurrence_number: next.number,
     occurrence_at: next.at,
     occurrence_on: next.at === null ? next.on : null,
     next_task_id: null,
-    days: dayNumber(next.on) - dayNumber(place.on),
+    days,
+    otherDays: span === null || present === null ? days : days + span - present,
   }
 }
 
 /**
- * The dates of the next occurrence: the date that the series follows is that of the occurrence, and the other one shifts by the same
- * days. `timeZone` is that of the owner.
+ * The dates of the next occurrence: the date that the series counts from is that of the occurrence, and the other one keeps its days from
+ * it. `timeZone` is that of the owner.
  */
 export const datesOfNext = (
   dates: Required<TaskDates>,
   next: NextOccurrence,
   timeZone: string,
 ): Required<TaskDates> => {
-  const shifted = shiftedDates(dates, next, timeZone)
+  const shifted = shiftedDates(dates, { ...next, days: next.otherDays }, timeZone)
   const { occurrence_at: at, occurrence_on: on } = next
   if (next.recurrence_anchor?.of === 'start')
     return inOrder({ ...shifted, start_at: at, start_on: on }, timeZone, 'start')
@@ -214,7 +280,7 @@ export const isLive = ({ recurrence, next_task_id }: TaskSeries): boolean =>
   recurrence !== null && next_task_id === null
 
 /** A recurrence without what the date of occurrence 1 says anyway. */
-const shortest = (recurrence: Recurrence, { date }: Anchor): Recurrence => {
+const shortest = (recurrence: Recurrence, { date }: Pick<Anchor, 'date'>): Recurrence => {
   const parsed = parseRule(recurrence.rule, recurrence.from)
   const day = dayOf(date, recurrence.time_zone)
   // In some time zones, the first and the last instants are on days outside of the years 1 to 9999.
@@ -224,12 +290,19 @@ const shortest = (recurrence: Recurrence, { date }: Anchor): Recurrence => {
 
 /** Whether a recurrence says the same as that of a task. */
 export const isSameRecurrence = (
-  wanted: Recurrence | null,
+  wanted: WantedRecurrence | null,
   { recurrence, recurrence_anchor: anchor }: TaskSeries,
 ): boolean => {
   if (wanted === null || recurrence === null || anchor === null) return wanted === recurrence
   const short = shortest(wanted, anchor)
-  return recurrenceFields.every((field) => short[field] === recurrence[field])
+  return (
+    (wanted.anchor ?? anchor.of) === anchor.of &&
+    recurrenceFields.every((field) => short[field] === recurrence[field])
+  )
 }
 
 const recurrenceFields = ['rule', 'time_zone', 'from', 'month_end', 'missed'] as const
+
+/** The recurrence of a task as the contract has it. */
+export const shownRecurrence = ({ recurrence, recurrence_anchor: anchor }: TaskSeries) =>
+  recurrence && anchor && { ...recurrence, anchor: anchor.of }

@@ -2,8 +2,8 @@ import ICAL from 'ical.js'
 import { setImmediate } from 'node:timers/promises'
 import { isDay } from '../domain/dates.ts'
 import { formatRule } from '../domain/recurrence-rule.ts'
-import { isLive } from '../domain/task-series.ts'
-import { dayAfter, dayOf, instantOf, localTimeOf, shift } from '../domain/time-zones.ts'
+import { daysInSeries, isLive } from '../domain/task-series.ts'
+import { atTimeOf, dayAfter, dayOf, instantOf, localTimeOf, shift } from '../domain/time-zones.ts'
 import { ruleFrom } from './calendar-rules.ts'
 import { type Component, type Property, zoneComponent } from './calendar-zones.ts'
 import type { Reminder, TaskRecord } from './records.ts'
@@ -192,7 +192,7 @@ interface Written {
 }
 
 const componentsOf = (facts: CalendarFacts, task: CalendarTask, parentUid: string | null): Written => {
-  const dates = sameKind(datesOf(task), facts.timeZone)
+  const dates = sameKind(datesOf(task), task.recurrence?.time_zone ?? facts.timeZone)
   if (facts.kind === 'event' && dates.start === null && dates.due === null)
     return { zone: null, components: [] }
   const component = (placed: readonly Property[], dates: Dates): Component => [
@@ -231,32 +231,31 @@ interface Recurring {
 
 const recurringOf = (task: CalendarTask, { start, due }: Dates): Recurring | null => {
   const { recurrence, recurrence_anchor: anchor, occurrence_number: number } = task
-  const date = task.occurrence_at ?? task.occurrence_on
-  if (recurrence === null || anchor === null || number === null || date === null || !isLive(task)) return null
-  const rule = ruleFrom({ ...recurrence, anchor: anchor.date }, { number, date })
-  if (rule === null) return null
-  const zone = recurrence.time_zone
+  const occurrence = task.occurrence_at ?? task.occurrence_on
+  if (recurrence === null || anchor === null || number === null || occurrence === null || !isLive(task))
+    return null
+  const { time_zone: zone } = recurrence
+  const on = dayOf(occurrence, zone)
+  if (!isDay(on)) return null
   const [own, other] = anchor.of === 'due' ? [due, start] : [start, due]
-  const common = { rule: formatRule(rule), zone, isMoved: own !== date }
-  const unmoved = other !== null && own !== null ? moved(other, own, date, zone) : null
-  if (anchor.of === 'start') {
-    const end = unmoved !== null && isDay(unmoved) === isDay(date) && unmoved >= date ? unmoved : null
-    return { ...common, master: { start: date, due: end } }
-  }
-  // The rule counts from the start of a component. If that is on another day, only the due date is there.
-  const isSameDay =
-    unmoved !== null && isDay(unmoved) === isDay(date) && dayOf(unmoved, zone) === dayOf(date, zone)
-  return { ...common, master: { start: isSameDay && unmoved < date ? unmoved : null, due: date } }
+  // The start is of the kind of the due date, which the date of the series need not be.
+  const date = isDay(own ?? occurrence) ? on : instantOf(occurrence, zone)
+  const days = daysInSeries(task)
+  const unmoved = other === null || days === null ? null : onDay(other, shift(on, days, zone), zone)
+  const hasBoth = unmoved !== null && isDay(unmoved) === isDay(date)
+  const master =
+    anchor.of === 'start'
+      ? { start: date, due: hasBoth && unmoved >= date ? unmoved : null }
+      : { start: hasBoth && unmoved < date ? unmoved : null, due: date }
+  // The rule counts from the start of a component.
+  const daysBefore = anchor.of === 'due' && master.start !== null ? -(days ?? 0) : 0
+  const rule = ruleFrom({ ...recurrence, anchor: anchor.date }, { number, date }, daysBefore)
+  return rule && { master, rule: formatRule(rule), zone, isMoved: own !== date }
 }
 
-/** A date moved as another one of the task would be to get to the date of the occurrence. */
-const moved = (date: string, from: string, to: string, zone: string): string | null => {
-  if (from === to) return date
-  const [present, wanted] = [dayOf(from, zone), dayOf(to, zone)]
-  return isDay(present) && isDay(wanted)
-    ? shift(date, (Date.parse(wanted) - Date.parse(present)) / 86_400_000, zone)
-    : null
-}
+/** A date at its time of day on another day. */
+const onDay = (date: string, day: string | null, zone: string): string | null =>
+  day === null || isDay(date) ? day : atTimeOf(date, day, zone)
 
 /** The dates of a component. Times that do not recur are in UTC. */
 const placedOf = ({ kind }: CalendarFacts, { start, due }: Dates, zone: string | null): Property[] => {

@@ -2,7 +2,7 @@ import { baseName, describeFile, validateFileName } from '../domain/file-descrip
 import { isDay } from '../domain/dates.ts'
 import { formatRule, parseRule } from '../domain/recurrence-rule.ts'
 import { maxLevels } from '../domain/subtasks.ts'
-import { anchorOf, isLive, noSeries } from '../domain/task-series.ts'
+import { type Anchor, anchorOf, isLive, noSeries } from '../domain/task-series.ts'
 import { isCleanText } from '../domain/text.ts'
 import { isEarlier } from '../domain/time-zones.ts'
 import { cleanLine, cleanText, limits } from './clean.ts'
@@ -458,11 +458,25 @@ const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]
     isDay(recurrence_anchor.date) === (occurrence_on !== null)
   return {
     ...(isWhole
-      ? { series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on, next_task_id }
+      ? {
+          series_id,
+          recurrence_anchor: { ...recurrence_anchor, days: daysOf(recurrence_anchor) },
+          occurrence_number,
+          occurrence_at,
+          occurrence_on,
+          next_task_id,
+        }
       : noSeries),
     recurrence: { ...recurrence, rule: formatRule(rule) },
   }
 }
+
+/** Null if no date is so many days from another one. */
+const daysOf = ({ days = null }: Anchor): number | null =>
+  Number.isInteger(days) && Math.abs(Number(days)) < maxDays ? days : null
+
+/** The days of the years 1 to 9999. */
+const maxDays = 3_652_059
 
 const isCount = (number: number | null): boolean =>
   Number.isInteger(number) && Number(number) >= 1 && Number(number) <= 1_000_000_000

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import type { TaskDates } from '../domain/dates.ts'
 import type { StoredRelation } from '../domain/relations.ts'
-import type { TaskSeries } from '../domain/task-series.ts'
+import type { TaskSeries, WantedRecurrence } from '../domain/task-series.ts'
 
 /**
  * What is exchanged with other products, in one form for all of them: readers make records of a file, and writers make a file of
@@ -66,7 +66,7 @@ export type Reminder =
  * A task. `recurrence` without the other fields of the series means that a series starts with this task. Times are instants in UTC with
  * milliseconds, as in responses.
  */
-export interface TaskRecord extends External, Required<TaskDates>, TaskSeries {
+export interface TaskRecord extends External, Required<TaskDates>, Omit<TaskSeries, 'recurrence'> {
   readonly type: 'task'
   readonly id: SourceId
   readonly title: string
@@ -81,6 +81,7 @@ export interface TaskRecord extends External, Required<TaskDates>, TaskSeries {
   readonly parent_id: SourceId | null
   readonly tag_ids: readonly SourceId[]
   readonly reminders: readonly Reminder[]
+  readonly recurrence: WantedRecurrence | null
   readonly version: number
   readonly created_at: string | null
   readonly updated_at: string | null

@@ -58,7 +58,14 @@ const sources: { readonly [Type in RecordType]: Source<Type> } = {
         type: ['object', 'null'],
         description: 'The date of the first occurrence, and which date of the task it is.',
         required: ['of', 'date'],
-        properties: { of: { enum: ['due', 'start'] }, date: { type: 'string' } },
+        properties: {
+          of: { enum: ['due', 'start'] },
+          date: { type: 'string' },
+          days: {
+            type: ['integer', 'null'],
+            description: 'The days from this date to the other one of the task.',
+          },
+        },
       },
       reminders: {
         type: 'array',

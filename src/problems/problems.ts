@@ -525,6 +525,12 @@ export const problems = {
       'A task that recurs needs a due date or a start. Set one, or remove the recurrence.',
       at('/recurrence', 'needs a due date or a start'),
     ),
+  recurrenceWithoutAnchor: (anchor: 'start' | 'due') =>
+    new Problem(
+      'invalid_recurrence',
+      `The task has no ${anchor === 'start' ? 'start' : 'due date'} that the series could count from. Set it, or leave out the anchor.`,
+      at('/recurrence/anchor', 'names a date that the task does not have'),
+    ),
   recurrenceSpent: (nextId: string) =>
     new Problem(
       'invalid_recurrence',

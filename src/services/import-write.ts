@@ -509,9 +509,10 @@ const parentOf = (chunk: Chunk, sourceId: string | null, place: string): string 
 
 /** The series of a task: its own, with new ids, or a new one that starts with it. */
 const seriesIn = (chunk: Chunk, id: string, task: TaskRecord): TaskSeries => {
-  const { recurrence, series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on } = task
-  if (recurrence === null) return noSeries
-  if (series_id === null) return startSeries(id, recurrence, task) ?? noSeries
+  const { series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on } = task
+  if (task.recurrence === null) return noSeries
+  if (series_id === null) return startSeries(id, task.recurrence, task) ?? noSeries
+  const { anchor: _, ...recurrence } = task.recurrence
   return {
     recurrence,
     series_id: idFor(chunk, { type: 'series', id: series_id }),

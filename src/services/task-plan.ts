@@ -21,7 +21,6 @@ import {
   updateTasks,
 } from '../db/task-rows.ts'
 import { addLinks, removeLinks } from '../db/task-tags.ts'
-import { changedFields } from '../domain/changes.ts'
 import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
 import {
@@ -32,6 +31,7 @@ import {
   type TaskFields,
   taskFields,
 } from '../domain/task-fields.ts'
+import { shownRecurrence } from '../domain/task-series.ts'
 import { problems } from '../problems/problems.ts'
 import { isOpen, type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 
@@ -315,14 +315,12 @@ const insertionOf = (task: PlannedTask, counted = noSubtasks): InsertedTask => (
 
 /** A new task can be deleted with its parent by the same request. */
 const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
-  const values = recordedFields
-    .filter((name) => hasValue(task, name))
-    .map((name) => [name, task[name]] as const)
+  const values = recordedFields.filter((name) => hasValue(task, name))
   const created = {
     ...ofTask(task),
     type: 'task.created',
     before: {},
-    after: Object.fromEntries(values),
+    after: recordedValues(task, values),
   } as const
   return task.isTrashed
     ? [created, { ...ofTask(task), type: 'task.deleted', before: {}, after: {} }]
@@ -394,12 +392,17 @@ const redatedIn = (changes: readonly Change[]) => {
 
 /** A change of tags alone has no event of the task itself. */
 const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
-  const fields = changedFields(recordedFields, before, task)
+  const changed = recordedFields.filter((name) => task[name] !== before[name])
   const isMovedToOrFromTrash = before.isTrashed !== task.isTrashed
-  if (fields === null && !isMovedToOrFromTrash) return []
+  if (changed.length === 0 && !isMovedToOrFromTrash) return []
   const type = isMovedToOrFromTrash ? (task.isTrashed ? 'task.deleted' : 'task.restored') : 'task.updated'
-  return [{ ...ofTask(task), type, ...(fields ?? { before: {}, after: {} }) }]
+  const values = { before: recordedValues(before, changed), after: recordedValues(task, changed) }
+  return [{ ...ofTask(task), type, ...values }]
 }
+
+/** Values as the contract has them. */
+const recordedValues = (task: TaskFields, names: typeof recordedFields) =>
+  Object.fromEntries(names.map((name) => [name, name === 'recurrence' ? shownRecurrence(task) : task[name]]))
 
 /** The creator, the owner and the assignee follow a new task. */
 const followersOfNew =

@@ -3,6 +3,8 @@ import type { Recurrence } from '../domain/recurrence.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
 import { changesDates, type TaskFields } from '../domain/task-fields.ts'
 import {
+  type Anchor,
+  anchoredSeries,
   anchorOf,
   datesOfNext,
   isLive,
@@ -17,6 +19,7 @@ import {
   shiftedDates,
   startSeries,
   type TaskSeries,
+  type WantedRecurrence,
 } from '../domain/task-series.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import { isInTree, isOpen, recurringRoot, subtasksOf } from '../domain/task-trees.ts'
@@ -48,7 +51,7 @@ export const expectRecurrence = (
   present: Recurrence | null,
   timeZone: string,
   pointer = '/recurrence',
-): Recurrence => {
+): WantedRecurrence => {
   const read = readRecurrence(sent, present, timeZone)
   if ('message' in read) throw problems.invalidField(`${pointer}/${read.field}`, read.message)
   return read
@@ -66,7 +69,7 @@ export const seriesOfNew = (plan: TaskPlan, task: TaskFields, sent: RecurrenceCh
 }
 
 /** What a request does to the series of a task: nothing, or it ends, or the task becomes the first occurrence. */
-type SeriesChange = 'none' | 'end' | { readonly start: Recurrence }
+type SeriesChange = 'none' | 'end' | { readonly start: WantedRecurrence }
 
 /**
  * Decides what a request does to the series of a task. The same recurrence again is a change only if dates change with it, unless the
@@ -100,21 +103,31 @@ export const seriesAfter = (
   after: TaskFields,
   change: SeriesChange,
 ): TaskSeries => {
-  if (change === 'none') {
-    if (isLive(task) && anchorOf(after) === null) throw problems.recurrenceWithoutDate()
-    return seriesOf(task)
-  }
+  if (change === 'none') return isLive(task) ? expectDated(anchoredSeries(task, after)) : seriesOf(task)
   if (task.next_task_id !== null) throw problems.recurrenceSpent(task.next_task_id)
   if (change === 'end') return noSeries
   const subtasks = expectFewSubtasks(plan, task)
   if (recurringRoot(plan.tasks, after.parent_id) !== null || subtasks.some(isLive))
     throw problems.recurrenceNested('/recurrence')
   if (subtasks.length >= maxRecurringTasks) throw problems.recurringTreeTooLarge('/recurrence')
-  return expectStarted(change.start, after, task.series_id ?? newId())
+  return expectStarted(change.start, after, task.series_id ?? newId(), task.recurrence_anchor?.of)
 }
 
-const expectStarted = (recurrence: Recurrence, task: TaskFields, id: string): TaskSeries => {
-  const series = startSeries(id, recurrence, task)
+/** A series that counts from the wanted date, or else from the present one if the task still has it. */
+const expectStarted = (
+  recurrence: WantedRecurrence,
+  task: TaskFields,
+  id: string,
+  present?: Anchor['of'],
+): TaskSeries => {
+  const { anchor: wanted } = recurrence
+  if (wanted !== undefined && anchorOf(task, wanted)?.of !== wanted)
+    throw problems.recurrenceWithoutAnchor(wanted)
+  const anchor = wanted ?? present
+  return expectDated(startSeries(id, anchor === undefined ? recurrence : { ...recurrence, anchor }, task))
+}
+
+const expectDated = (series: TaskSeries | null): TaskSeries => {
   if (series === null) throw problems.recurrenceWithoutDate()
   return series
 }

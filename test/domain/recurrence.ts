@@ -468,6 +468,7 @@ interface Completion extends Partial<Recurrence> {
   readonly anchor: string
   readonly current: readonly [number: number, on: string]
   readonly completedOn: string
+  readonly length?: number
   readonly next: readonly [number: number, date: string] | EndReason
 }
 
@@ -504,6 +505,33 @@ const completions: readonly Completion[] = [
     current: [1, '2026-11-02'],
     completedOn: '2026-11-14',
     next: [2, '2026-11-05'],
+  },
+  {
+    name: 'late, on the last day of one that takes five',
+    rule: 'FREQ=MONTHLY',
+    anchor: '2026-09-01',
+    current: [1, '2026-09-01'],
+    completedOn: '2026-11-05',
+    length: 4,
+    next: [3, '2026-11-01'],
+  },
+  {
+    name: 'late, after the last day of one that takes five',
+    rule: 'FREQ=MONTHLY',
+    anchor: '2026-09-01',
+    current: [1, '2026-09-01'],
+    completedOn: '2026-11-06',
+    length: 4,
+    next: [4, '2026-12-01'],
+  },
+  {
+    name: 'late, within the days of the next one that takes longer than the rule',
+    rule: 'FREQ=DAILY',
+    anchor: '2026-09-01',
+    current: [1, '2026-09-01'],
+    completedOn: '2026-09-02',
+    length: 4,
+    next: [2, '2026-09-02'],
   },
   {
     name: 'late, past COUNT',
@@ -637,9 +665,9 @@ const completions: readonly Completion[] = [
 ]
 
 t.test('a completion is followed by the next occurrence', async (t) => {
-  for (const { name, anchor, current, completedOn, next, ...settings } of completions) {
+  for (const { name, anchor, current, completedOn, length, next, ...settings } of completions) {
     const [number, on] = current
-    const found = nextOccurrence(seriesOf(anchor, settings), { number, on }, completedOn)
+    const found = nextOccurrence(seriesOf(anchor, settings), { number, on }, completedOn, length)
     t.strictSame(typeof found === 'string' ? found : [found.number, dateOf(found)], next, name)
   }
 })

@@ -173,7 +173,8 @@ t.test('recurrence of a task', async (t) => {
     const dated = await patch(ada, task, { due_on: '2090-01-06', recurrence: weekly })
     t.match(await refused(ada, task, { due_on: null }), without)
     t.match(await patch(ada, task, { due_on: null, start_on: '2090-01-05' }), {
-      occurrence_on: dated.occurrence_on,
+      series_id: dated.series_id,
+      occurrence_on: '2090-01-05',
     })
   })
 
@@ -294,7 +295,7 @@ t.test('closing a task', async (t) => {
       recurrence: task.recurrence,
       series_id: task.series_id,
       occurrence_number: 2,
-      occurrence_at: '2090-04-01T07:00:00.000Z',
+      occurrence_at: '2090-03-31T06:00:00.000Z',
       next_task_id: null,
       comment_count: 0,
       attachment_count: 0,
@@ -367,14 +368,14 @@ t.test('closing a task', async (t) => {
       next_task_id: next.id,
     })
     t.match(since[3]?.after, { recurred_from: task.id, occurrence_number: 2 })
-    t.match(since.at(-1)?.after, { occurrence_number: 2, occurrence_at: '2090-04-01T07:00:00.000Z' })
+    t.match(since.at(-1)?.after, { occurrence_number: 2, occurrence_at: '2090-03-31T06:00:00.000Z' })
   })
 
   t.test('moves by the rule, not by the dates that the task was moved to', async (t) => {
     const task = await createTask(ada, {
       start_on: '2090-01-30',
       due_on: '2090-01-31',
-      recurrence: { rule: 'FREQ=MONTHLY' },
+      recurrence: { rule: 'FREQ=MONTHLY', anchor: 'due' },
     })
     await patch(ada, task, { due_on: '2090-02-02' })
     const second = await close(ada, task)
@@ -391,10 +392,19 @@ t.test('closing a task', async (t) => {
     t.match(await close(ada, anchored), { due_on: '2090-05-15' })
   })
 
-  t.test('never puts the start after the due date', async (t) => {
-    const task = await createTask(ada, { start_on: '2090-01-05', due_on: '2090-01-06', recurrence: weekly })
-    await patch(ada, task, { start_on: '2090-01-10', due_on: '2090-01-11' })
-    t.match(await close(ada, task), { start_on: '2090-01-13', due_on: '2090-01-13' })
+  t.test('keeps the days between the dates of an occurrence that was moved', async (t) => {
+    const dates = { start_on: '2090-01-05', due_on: '2090-01-06' }
+    const nextDates = { start_on: '2090-01-12', due_on: '2090-01-13' }
+    for (const anchor of ['start', 'due']) {
+      const task = await createTask(ada, { ...dates, recurrence: { ...weekly, anchor } })
+      await patch(ada, task, { start_on: '2090-01-10', due_on: '2090-01-11' })
+      t.match(await close(ada, task), nextDates, `both, ${anchor}`)
+      const postponed = await createTask(ada, { ...dates, recurrence: { ...weekly, anchor } })
+      await patch(ada, postponed, { due_on: '2090-01-10' })
+      // The date that the series does not count from is for the next ones too.
+      const expected = anchor === 'due' ? nextDates : { ...nextDates, due_on: '2090-01-17' }
+      t.match(await close(ada, postponed), expected, `the due date, ${anchor}`)
+    }
     const started = await createTask(ada, { start_at: '2090-01-05T09:00:00Z', recurrence: weekly })
     t.match(await close(ada, started), { start_at: '2090-01-12T09:00:00.000Z', due_at: null })
   })
@@ -570,6 +580,127 @@ t.test('closing a task', async (t) => {
     const { items } = (await service.expect('listNotifications', 200, { token: bob.token })).body
     t.notOk(items.some(({ task_id }) => task_id === next.id))
     t.ok(items.some(({ task_id, reason }) => task_id === task.id && reason === 'assignment'))
+  })
+})
+
+t.test('the date that a series counts from', async (t) => {
+  const may = { start_on: '2090-05-01', due_on: '2090-05-31' }
+  const monthly = { rule: 'FREQ=MONTHLY' }
+
+  t.test('is the start by default, or what the request says', async (t) => {
+    const byStart = await createTask(ada, { ...may, recurrence: monthly })
+    t.match(byStart, { recurrence: { anchor: 'start' }, occurrence_on: '2090-05-01' })
+    const june = await close(ada, byStart)
+    t.match(june, { start_on: '2090-06-01', due_on: '2090-07-01', occurrence_on: '2090-06-01' })
+    const byDue = await createTask(ada, { ...may, recurrence: { ...monthly, anchor: 'due' } })
+    t.match(byDue, { recurrence: { anchor: 'due' }, occurrence_on: '2090-05-31' })
+    t.match(await close(ada, byDue), { start_on: '2090-05-31', due_on: '2090-06-30' })
+    const onlyDue = await createTask(ada, { due_on: '2090-05-31', recurrence: monthly })
+    t.match(onlyDue.recurrence, { anchor: 'due' })
+    t.match((await patch(ada, onlyDue, { start_on: '2090-05-01' })).recurrence, { anchor: 'due' })
+  })
+
+  t.test('is that of the rule: rent from the 1st to the 5th, and a night shift', async (t) => {
+    const rent = await createTask(ada, {
+      start_on: '2090-01-01',
+      due_on: '2090-01-05',
+      recurrence: { rule: 'FREQ=MONTHLY;BYMONTHDAY=1' },
+    })
+    t.match(await close(ada, rent), { start_on: '2090-02-01', due_on: '2090-02-05' })
+    const shift = await createTask(ada, {
+      start_at: '2090-03-20T21:00:00Z',
+      due_at: '2090-03-21T05:00:00Z',
+      recurrence: { rule: 'FREQ=WEEKLY;BYDAY=MO', time_zone: 'Europe/Berlin' },
+    })
+    // 22:00 to 06:00, before and after the clock changed.
+    const next = await close(ada, shift)
+    t.match(next, { start_at: '2090-03-27T20:00:00.000Z', due_at: '2090-03-28T04:00:00.000Z' })
+  })
+
+  t.test('counts from the completion', async (t) => {
+    const today = () => new Date().toISOString().slice(0, 10)
+    const task = await createTask(ada, {
+      start_on: '2090-01-01',
+      due_on: '2090-01-04',
+      recurrence: { rule: 'FREQ=DAILY;INTERVAL=10', from: 'completion', time_zone: 'UTC' },
+    })
+    const days = (from: string | null, to: string | null) =>
+      (Date.parse(to ?? '') - Date.parse(from ?? '')) / 86_400_000
+    const before = today()
+    const next = await close(ada, task)
+    t.ok([before, today()].some((day) => days(day, next.start_on) === 10))
+    t.equal(days(next.start_on, next.due_on), 3)
+  })
+
+  t.test('is kept by changes, of PUT too, and can be changed', async (t) => {
+    const task = await createTask(ada, { ...may, recurrence: { ...monthly, anchor: 'due' } })
+    t.match(await patch(ada, task, { recurrence: { anchor: 'due' } }), { version: 1 }, 'no change')
+    t.match(await patch(ada, task, { recurrence: { missed: 'each' } }), { recurrence: { anchor: 'due' } })
+    const put = async (fields: object) =>
+      (
+        await service.expect('replaceTask', 200, {
+          token: ada.token,
+          params: { task_id: task.id },
+          body: { title: 'x', ...may, ...fields },
+        })
+      ).body
+    t.match(await put({ recurrence: weekly }), { recurrence: { rule: 'FREQ=WEEKLY', anchor: 'due' } })
+    t.match(await put({}), { recurrence: { anchor: 'due' } })
+    const started = await put({ recurrence: { ...weekly, anchor: 'start' } })
+    t.match(started, { recurrence: { anchor: 'start' }, occurrence_on: '2090-05-01', occurrence_number: 1 })
+    t.match(await patch(ada, task, { recurrence: { anchor: 'due' } }), { occurrence_on: '2090-05-31' })
+    t.match(await patch(ada, task, { recurrence: null }), noSeries)
+    t.match(await patch(ada, task, { recurrence: weekly }), { recurrence: { anchor: 'start' } }, 'anew')
+  })
+
+  t.test('is the other one when it is cleared, with the same number', async (t) => {
+    const task = await createTask(ada, { ...may, recurrence: { rule: 'FREQ=MONTHLY;COUNT=3' } })
+    const second = await close(ada, task)
+    const { version, recurrence, ...series } = await patch(ada, second, { start_on: null })
+    t.match(recurrence, { rule: 'FREQ=MONTHLY;COUNT=3', anchor: 'due' })
+    t.match(series, { series_id: task.series_id, occurrence_number: 2, occurrence_on: '2090-07-01' })
+    await changesToBeKnown(db)
+    const history = { token: ada.token, params: { task_id: second.id }, query: { limit: 1 } }
+    const { items } = (await service.expect('listTaskEvents', 200, history)).body
+    t.match(items[0], {
+      before: { start_on: '2090-06-01', recurrence: { anchor: 'start' }, occurrence_on: '2090-06-01' },
+      after: { start_on: null, recurrence: { anchor: 'due' }, occurrence_on: '2090-07-01' },
+    })
+    t.equal(version, 2)
+    const third = await close(ada, second)
+    t.match(third, { start_on: null, due_on: '2090-08-01', occurrence_number: 3 })
+    t.match(await patch(ada, third, { status: 'done' }), { next_task_id: null }, 'COUNT goes on')
+
+    const replaced = await createTask(ada, { ...may, recurrence: monthly })
+    const body = { title: 'x', due_on: may.due_on, recurrence: replaced.recurrence }
+    const request = { token: ada.token, params: { task_id: replaced.id }, body }
+    const whole = (await service.expect('replaceTask', 200, request)).body
+    t.match(whole, { recurrence: { anchor: 'due' }, start_on: null }, 'PUT of what was read')
+    const both = await createTask(ada, { ...may, recurrence: monthly })
+    const moved = await patch(ada, both, { start_on: null, recurrence: weekly })
+    t.match(moved, { recurrence: { rule: 'FREQ=WEEKLY', anchor: 'due' }, occurrence_number: 1 })
+  })
+
+  t.test('422: when both are cleared, or the task does not have it', async (t) => {
+    const task = await createTask(ada, { ...may, recurrence: monthly })
+    const invalid = { status: 422, code: 'invalid_recurrence' }
+    t.match(await refused(ada, task, { start_on: null, due_on: null }), { ...invalid, at: ['/recurrence'] })
+    const without = { ...invalid, at: ['/recurrence/anchor'] }
+    t.match(await refused(ada, task, { due_on: null, recurrence: { anchor: 'due' } }), without)
+    const body = { title: 'x', due_on: '2090-05-31', recurrence: { ...monthly, anchor: 'start' } }
+    const reply = await service.call('createTask', { token: ada.token, body })
+    t.match(reply, { status: 422, body: { code: 'invalid_recurrence' } })
+    const unknown = { ...body, recurrence: { ...monthly, anchor: 'created' } }
+    t.equal((await service.call('createTask', { token: ada.token, body: unknown })).status, 400)
+  })
+
+  t.test('stays the due date in a series of before', async (t) => {
+    const task = await createTask(ada, { ...may, recurrence: { ...monthly, anchor: 'due' } })
+    // As it was written then: without the days to the other date.
+    await db.run(`update tasks set recurrence_anchor = recurrence_anchor - 'days' where id = $1`, [task.id])
+    t.match(await read(ada, task.id), { recurrence: { anchor: 'due' } })
+    await patch(ada, task, { due_on: '2090-06-02' })
+    t.match(await close(ada, task), { start_on: '2090-05-31', due_on: '2090-06-30' })
   })
 })
 

@@ -204,6 +204,13 @@ t.test('what was exported is the same again in an empty installation', async (t)
     due_on: '2090-01-06',
     recurrence: { rule: 'FREQ=DAILY', time_zone: 'Europe/Berlin' },
   })
+  for (const anchor of ['start', 'due'])
+    await createTask(ada, {
+      title: `May, by its ${anchor}`,
+      start_on: '2090-05-01',
+      due_on: '2090-05-31',
+      recurrence: { rule: 'FREQ=MONTHLY', anchor },
+    })
   const close = { token, params: { task_id: daily.id }, body: { status: 'done' as const } }
   await service.expect('updateTask', 200, close)
   await createTask(ada, { title: 'Move out', status: 'cancelled', project_id: old.id, due_on: '2024-02-29' })
@@ -236,7 +243,7 @@ t.test('what was exported is the same again in an empty installation', async (t)
     failure: null,
     result: { refused: 0, skipped: 0 },
   })
-  t.match(ran.preview, { projects: 2, sections: 2, tasks: 8, comments: 2, relations: 2, attachments: 1 })
+  t.match(ran.preview, { projects: 2, sections: 2, tasks: 10, comments: 2, relations: 2, attachments: 1 })
   const exported = recordsOf(await entriesOf(archive))
   const again = recordsOf(await entriesOf(await archiveOf(empty, bob, await finishedExport(empty, bob))))
   const names = Object.keys(exported)

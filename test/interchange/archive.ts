@@ -286,6 +286,40 @@ t.test('lines that are not as they should be are refused, and named', async (t) 
   t.equal(found.length, 12)
 })
 
+t.test('a series counts from the date that the archive says, and before 0.3 from the due date', async (t) => {
+  const dates = { start_on: '2026-03-02', due_on: '2026-03-06' }
+  const recurrence = {
+    rule: 'FREQ=WEEKLY',
+    time_zone: 'UTC',
+    from: 'schedule',
+    month_end: 'skip',
+    missed: 'skip',
+  }
+  const whole = { series_id: 's', occurrence_number: 1, occurrence_on: '2026-03-06' }
+  const tasks = [
+    { ...dates, recurrence },
+    { ...dates, recurrence: { ...recurrence, anchor: 'start' } },
+    { ...dates, recurrence, ...whole, recurrence_anchor: { of: 'due', date: '2026-03-06' } },
+    { ...dates, recurrence, ...whole, recurrence_anchor: { of: 'due', date: '2026-03-06', days: 1e9 } },
+    { ...dates, recurrence, ...whole, recurrence_anchor: { of: 'due', date: '2026-03-06', days: -4 } },
+  ]
+  const path = await zipOf(t, {
+    'manifest.json': Buffer.from('{"format":"taskwright-export","version":1,"parts":null}'),
+    'tasks.jsonl': Buffer.from(
+      tasks.map((task, id) => `${JSON.stringify({ id: `${id}`, title: 'A', ...task })}\n`).join(''),
+    ),
+  })
+  const of = { of: 'due', date: '2026-03-06' }
+  const found = (await read(path)).filter((item) => !('code' in item))
+  t.match(found, [
+    { recurrence: { anchor: 'due' }, recurrence_anchor: null },
+    { recurrence: { anchor: 'start' }, recurrence_anchor: null },
+    { recurrence_anchor: { ...of, days: null } },
+    { recurrence_anchor: { ...of, days: null } },
+    { recurrence_anchor: { ...of, days: -4 } },
+  ])
+})
+
 t.test('a changed part is noted', async (t) => {
   const path = await zipOf(t, {
     'manifest.json': Buffer.from(

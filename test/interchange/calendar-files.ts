@@ -120,6 +120,24 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    name: 'a rule counts from DTSTART, as do exceptions',
+    todos: [
+      [
+        'DTSTART;TZID=Europe/Berlin:20260302T220000',
+        'DUE;TZID=Europe/Berlin:20260303T060000',
+        'RRULE:FREQ=WEEKLY;BYDAY=MO',
+        'EXDATE;TZID=Europe/Berlin:20260302T220000',
+      ],
+    ],
+    records: [
+      {
+        start_at: '2026-03-09T21:00:00.000Z',
+        due_at: '2026-03-10T05:00:00.000Z',
+        recurrence: { rule: 'FREQ=WEEKLY;BYDAY=MO', time_zone: 'Europe/Berlin' },
+      },
+    ],
+  },
+  {
     name: 'a to-do that recurs without an occurrence left is done',
     todos: [
       [

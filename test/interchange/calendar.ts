@@ -210,15 +210,87 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    name: 'the start is left out if the rule would count from another day',
+    name: 'a span of several days that recurs by its start',
+    tasks: [
+      recurringRecord({ id: 'a', start_on: '2026-05-01', due_on: '2026-05-31' }, { rule: 'FREQ=MONTHLY' }),
+      recurringRecord(
+        { id: 'b', start_on: '2026-03-27', due_at: '2026-03-28T08:00:00.000Z' },
+        { rule: 'FREQ=WEEKLY', time_zone: 'Asia/Tokyo' },
+      ),
+    ],
+    lines: [
+      'DTSTART;VALUE=DATE:20260501',
+      'DUE;VALUE=DATE:20260531',
+      'RRULE:FREQ=MONTHLY;BYMONTHDAY=1',
+      'DTSTART;TZID=Asia/Tokyo:20260327T000000',
+      'DUE;TZID=Asia/Tokyo:20260328T170000',
+      'RRULE:FREQ=WEEKLY;BYDAY=FR',
+      'END:VTODO',
+    ],
+    without: ['RECURRENCE-ID'],
+  },
+  {
+    name: 'a span of several days that recurs by its due date has the rule of its start',
+    changes: { kind: 'event' },
     tasks: [
       recurringRecord(
         { id: 'a', start_on: '2026-03-23', due_on: '2026-03-27' },
-        { rule: 'FREQ=WEEKLY;BYDAY=FR' },
+        { rule: 'FREQ=WEEKLY;INTERVAL=2;BYDAY=WE,FR;WKST=SU', anchor: 'due' },
+      ),
+      recurringRecord(
+        { id: 'b', start_on: '2026-01-28', due_on: '2026-02-01' },
+        { rule: 'FREQ=MONTHLY;UNTIL=20260601', anchor: 'due' },
+      ),
+      recurringRecord(
+        { id: 'c', start_at: '2026-03-26T21:00:00.000Z', due_at: '2026-03-27T05:00:00.000Z' },
+        { rule: 'FREQ=DAILY;UNTIL=20260330T040000Z', time_zone: 'Europe/Berlin', anchor: 'due' },
       ),
     ],
-    lines: ['DTSTART;VALUE=DATE:20260327', 'DUE;VALUE=DATE:20260327', 'RRULE:FREQ=WEEKLY;BYDAY=FR'],
-    without: ['DTSTART;VALUE=DATE:20260323'],
+    lines: [
+      'DTSTART;VALUE=DATE:20260323',
+      'DTEND;VALUE=DATE:20260328',
+      'RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SA;WKST=WE',
+      'DTSTART;VALUE=DATE:20260128',
+      'DTEND;VALUE=DATE:20260202',
+      'RRULE:FREQ=MONTHLY;BYMONTHDAY=-4;UNTIL=20260528',
+      'DTSTART;TZID=Europe/Berlin:20260326T220000',
+      'DTEND;TZID=Europe/Berlin:20260327T060000',
+      'RRULE:FREQ=DAILY;UNTIL=20260329T215959Z',
+    ],
+  },
+  {
+    name: 'a span is not shortened for a rule that its start does not have',
+    tasks: [
+      recurringRecord(
+        { id: 'a', start_on: '2026-03-23', due_on: '2026-03-27' },
+        { rule: 'FREQ=MONTHLY;BYDAY=-1FR', anchor: 'due' },
+      ),
+    ],
+    lines: ['DTSTART;VALUE=DATE:20260323', 'DUE;VALUE=DATE:20260327'],
+    without: ['RRULE'],
+  },
+  {
+    name: 'a moved occurrence leaves the span of the series as it is',
+    tasks: [
+      recurringRecord(
+        {
+          id: 'a',
+          start_on: '2026-03-04',
+          due_on: '2026-03-08',
+          occurrence_on: '2026-03-02',
+          recurrence_anchor: { of: 'start', date: '2026-03-02', days: 2 },
+        },
+        { rule: 'FREQ=WEEKLY' },
+      ),
+    ],
+    lines: [
+      'DTSTART;VALUE=DATE:20260302',
+      'DUE;VALUE=DATE:20260304',
+      'RRULE:FREQ=WEEKLY;BYDAY=MO',
+      'RECURRENCE-ID;VALUE=DATE:20260302',
+      'DTSTART;VALUE=DATE:20260304',
+      'DUE;VALUE=DATE:20260308',
+    ],
   },
   {
     name: 'there is no rule that does not yield the date, nor one from the completion, nor one of a closed task',
@@ -334,7 +406,16 @@ t.test('the rule of iCalendar has the days of the series', (t) => {
     'FREQ=YEARLY;BYMONTH=1,3;BYMONTHDAY=31;INTERVAL=2',
     'FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH',
     'FREQ=DAILY;INTERVAL=3',
+    'FREQ=MONTHLY;BYMONTHDAY=1,7',
+    'FREQ=MONTHLY;BYMONTHDAY=-1',
+    'FREQ=MONTHLY;BYMONTH=1,3;BYMONTHDAY=1',
+    'FREQ=YEARLY;BYMONTH=1,3;BYMONTHDAY=15',
+    'FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1,2;INTERVAL=3',
+    'FREQ=WEEKLY;INTERVAL=3;BYDAY=MO,TH,SU;BYSETPOS=-1;WKST=TH',
+    'FREQ=DAILY;INTERVAL=3;BYDAY=MO,SU',
+    'FREQ=DAILY;BYMONTH=1,2',
   ]
+  const shifted = new Set<string>()
   for (const rule of rules) {
     for (const anchor of ['2024-01-31', '2024-02-29', '2025-05-15', '2026-12-31']) {
       const series: Series = {
@@ -348,17 +429,42 @@ t.test('the rule of iCalendar has the days of the series', (t) => {
       const { items } = occurrencesAfter(series, firstOccurrence(series), 30)
       const [start] = items.slice(7)
       if (start === undefined) continue
-      const found = ruleFrom(series, { number: start.number, date: start.on })
-      if (found === null) {
-        t.fail(`${rule} from ${anchor} has no rule`)
-        continue
+      for (const daysBefore of [0, 1, 5, 12, 27]) {
+        const found = ruleFrom(series, { number: start.number, date: start.on }, daysBefore)
+        if (found === null) {
+          t.ok(daysBefore > 0, `${rule} from ${anchor} has a rule`)
+          continue
+        }
+        if (daysBefore > 0) shifted.add(rule)
+        const day = dayNumber(start.on) - daysBefore
+        const days = [...daysAfter(found, 'skip', day, day)].slice(0, 22)
+        const expected = items.slice(8).map(({ on }) => dayText(dayNumber(on) - daysBefore))
+        t.strictSame(
+          days.map(dayText),
+          expected,
+          `${rule} from ${anchor}, ${daysBefore} days before: ${formatRule(found)}`,
+        )
       }
-      const day = dayNumber(start.on)
-      const days = [...daysAfter(found, 'skip', day, day)].slice(0, 22).map(dayText)
-      const expected = items.slice(8).map(({ on }) => on)
-      t.strictSame(days, expected, `${rule} from ${anchor}: ${formatRule(found)}`)
     }
   }
+  t.strictSame(
+    shifted,
+    new Set([
+      'FREQ=MONTHLY',
+      'FREQ=MONTHLY;INTERVAL=5',
+      'FREQ=MONTHLY;BYMONTHDAY=1,7',
+      'FREQ=MONTHLY;BYMONTHDAY=-1',
+      'FREQ=MONTHLY;BYMONTH=1,3;BYMONTHDAY=1',
+      'FREQ=YEARLY',
+      'FREQ=YEARLY;BYMONTH=1,3;BYMONTHDAY=15',
+      'FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1,2;INTERVAL=3',
+      'FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH',
+      'FREQ=WEEKLY;INTERVAL=3;BYDAY=MO,TH,SU;BYSETPOS=-1;WKST=TH',
+      'FREQ=DAILY;INTERVAL=3',
+      'FREQ=DAILY;INTERVAL=3;BYDAY=MO,SU',
+    ]),
+    'the rules that some start has too',
+  )
   const mixed: Series = {
     rule: 'FREQ=MONTHLY;BYMONTHDAY=30,31',
     anchor: '2026-01-30',

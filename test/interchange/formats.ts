@@ -209,7 +209,7 @@ const formats: readonly Sample[] = [
         start_at: null,
         due_at: '2026-03-01T09:00:00.000Z',
         completed_at: null,
-        recurrence: { rule: 'FREQ=WEEKLY', from: 'completion' },
+        recurrence: { rule: 'FREQ=WEEKLY', from: 'completion', anchor: 'due' },
         reminders: [
           { relative_to: 'due', offset_minutes: -60, time_of_day: null },
           { at: '2026-02-27T08:00:00.000Z' },

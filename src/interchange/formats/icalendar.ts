@@ -384,7 +384,7 @@ const todoOf = (component: Component, context: Context) => {
     recurrence:
       instance !== '' || status === 'done' || status === 'cancelled'
         ? null
-        : recurrenceOf(first('RRULE'), zoneOf(first('DUE') ?? first('DTSTART'), context), faults),
+        : recurrenceOf(first('RRULE'), zoneOf(first('DTSTART') ?? first('DUE'), context), faults),
     reminders: component.components
       .flatMap((alarm) => reminderOf(alarm, context, faults))
       .map((reminder) => ofDates(reminder, isSame ? null : start, due)),

@@ -205,11 +205,13 @@ const recurrenceOf = (f: Fields | null) =>
     from: f.choice('from', ['schedule', 'completion'], 'schedule'),
     month_end: f.choice('month_end', ['last_day', 'skip'], 'last_day'),
     missed: f.choice('missed', ['skip', 'each'], 'skip'),
+    // Absent before 0.3, where series counted from the due date.
+    anchor: f.choice('anchor', ['due', 'start'], 'due'),
   }
 
 const anchorOf = (f: Fields | null) => {
   const date = f && (isDay(f.text('date')) ? f.text('date') : f.instant('date'))
-  return f && date ? { of: f.choice('of', ['due', 'start'], 'due'), date } : null
+  return f && date ? { of: f.choice('of', ['due', 'start'], 'due'), date, days: f.number('days') } : null
 }
 
 const reminderOf = (f: Fields): readonly Reminder[] => {

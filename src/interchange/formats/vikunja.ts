@@ -256,7 +256,7 @@ const day = 86_400
 const recurrenceOf = (f: Fields, time_zone: string): TaskRecord['recurrence'] => {
   const seconds = f.number('repeat_after') ?? 0
   const mode = f.number('repeat_mode') ?? 0
-  const common = { time_zone, month_end: 'last_day', missed: 'skip' } as const
+  const common = { time_zone, month_end: 'last_day', missed: 'skip', anchor: 'due' } as const
   if (mode === 1) return { ...common, rule: 'FREQ=MONTHLY', from: 'schedule' }
   if (seconds <= 0) return null
   if (seconds % day > 0) {
