@@ -5370,8 +5370,8 @@ export interface components {
              * @enum {string}
              */
             date_order: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order. A column that is null is not read. */
-            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
+            /** @description What each column is, in their order. A column to `skip` is not read. */
+            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "skip")[];
             /** @description The names of the columns, or `Column 1` and so on. */
             names: string[];
             /** @description The first rows. */
@@ -5389,8 +5389,8 @@ export interface components {
              * @enum {string}
              */
             date_order?: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order; one is the title. A column that is null is not read. */
-            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
+            /** @description What each column is, in their order; one is the title. A column to `skip` is not read. */
+            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "skip")[];
             /** @description Changes nothing. */
             names?: string[];
             /** @description Changes nothing. */
@@ -5529,11 +5529,8 @@ export interface components {
         };
         /** @description A merge patch for an import that has not run. Read-only fields are accepted with their present values. */
         ImportPatch: {
-            /**
-             * @description The format of the file; null guesses it.
-             * @enum {string|null}
-             */
-            format?: "taskwright" | "todoist" | "todoist_csv" | "vikunja" | "trello" | "icalendar" | "csv" | null;
+            /** @description The format of the file, as in `Import`; null guesses it. */
+            format?: string | null;
             csv?: components["schemas"]["ImportTablePatch"];
             /**
              * Format: uuid

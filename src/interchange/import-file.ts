@@ -37,6 +37,9 @@ export const csvFields = [
 
 export type CsvField = (typeof csvFields)[number]
 
+/** What a column of a table is; `skip` is not read. */
+export type CsvColumn = CsvField | 'skip'
+
 /** What separates the cells of a row. */
 export const delimiters = [',', ';', '\t', '|'] as const
 
@@ -84,7 +87,7 @@ export interface CsvMapping {
   /** The order of numbers in dates such as 01/02/2026. */
   readonly date_order: 'ymd' | 'dmy' | 'mdy'
   /** What each column is, in their order. Columns without a field, null here, are not read. */
-  readonly columns: readonly (CsvField | null)[]
+  readonly columns: readonly CsvColumn[]
 }
 
 /** The head of a CSV file, to choose a mapping by. */

@@ -233,7 +233,7 @@ const tableAfter = (stored: ImportTable | null, sent: ImportPatch['csv']): Impor
     return { encoding, ...unreadTable, ...shown }
   if (!encoding || !delimiter || has_header === undefined || !date_order || !columns)
     throw problems.invalidField('/csv', 'must have all fields, because the format was another one')
-  const fields = columns.filter((field) => field !== null)
+  const fields = columns.filter((field) => field !== 'skip')
   if (!fields.includes('title')) throw problems.invalidField('/csv/columns', 'must include the title')
   if (new Set(fields).size < fields.length)
     throw problems.invalidField('/csv/columns', 'must have each field only once')

@@ -380,14 +380,14 @@ t.test('updateImport', async (t) => {
     t.match((await taskOf(await run(changed))).due_on, '2090-02-01')
 
     const second = await upload(table(content))
-    await patch(second, { csv: { columns: [null, 'title'] } })
+    await patch(second, { csv: { columns: ['skip', 'title'] } })
     t.strictSame((await patch(second, { csv: null })).csv, first.csv)
   })
 
   t.test('200: an encoding, with which the rest is guessed again', async (t) => {
     const content = Buffer.from('Tâche;Echéance\nCrème brûlée;2090-02-01\n', 'latin1')
     const first = await upload({ name: 'tasks.csv', content })
-    t.match(first.csv, { encoding: 'windows-1252', names: ['Tâche', 'Echéance'], columns: ['title', null] })
+    t.match(first.csv, { encoding: 'windows-1252', names: ['Tâche', 'Echéance'], columns: ['title', 'skip'] })
     const wrong = await patch(first, { csv: { encoding: 'windows-1250' } })
     t.match(wrong.csv, { encoding: 'windows-1250', rows: [['Crčme brűlée', '2090-02-01']] })
     const columns = ['title', 'due'] as const
@@ -461,7 +461,7 @@ t.test('updateImport', async (t) => {
       await service.expect('updateImport', 400, { ...request, body: { csv: { ...calendar.csv, ...csv } } })
       await service.expect('updateImport', 400, { ...request, body: { format: 'csv', csv } })
       const ofTable = requestOf(await upload())
-      for (const columns of [[null], ['title', 'title']])
+      for (const columns of [['skip'], ['title', 'title']])
         await service.expect('updateImport', 400, { ...ofTable, body: { csv: { columns } } })
       const users = [ada, bob].map(({ id: user_id }) => ({ source_id: 'one', user_id }))
       await service.expect('updateImport', 400, { ...request, body: { users } })

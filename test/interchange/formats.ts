@@ -553,8 +553,11 @@ t.test('the guess of a table', async (t) => {
     { text: 'name,labels\nA,b\n', mapping: { delimiter: ',', columns: ['title', 'tags'] } },
     { text: 'name,date\nA,13/01/2026\n', mapping: { date_order: 'dmy' } },
     { text: 'name,date\nA,01/13/2026\n', mapping: { date_order: 'mdy' } },
-    { text: 'due,What,Where\n2026-03-01,A,B\n', mapping: { columns: ['due', 'title', null] } },
-    { text: '1,,Epic,Milk,x\n2,1,Epic,Bread,y\n', mapping: { columns: [null, null, null, 'title', null] } },
+    { text: 'due,What,Where\n2026-03-01,A,B\n', mapping: { columns: ['due', 'title', 'skip'] } },
+    {
+      text: '1,,Epic,Milk,x\n2,1,Epic,Bread,y\n',
+      mapping: { columns: ['skip', 'skip', 'skip', 'title', 'skip'] },
+    },
     { text: 'Milk\nBread\n', mapping: { has_header: false, columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', encoding: 'utf16le', mapping: { encoding: 'utf-16le', columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', mapping: { encoding: 'utf-8', columns: ['title'] } },
@@ -569,7 +572,7 @@ t.test('the guess of a table', async (t) => {
       delimiter: ';',
       has_header: false,
       date_order: 'ymd',
-      columns: [null, 'title'],
+      columns: ['skip', 'title'],
     },
   })
   t.match(chosen.records, [{ title: 'Bread' }])

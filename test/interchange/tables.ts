@@ -147,7 +147,7 @@ const cases: readonly Case[] = [
       ',soon,,,B,the other day,yesterday',
       ',false,,,C,,no',
     ],
-    mapping: { columns: [null, 'status', 'tags', null, 'title', 'created_at', 'completed_at'] },
+    mapping: { columns: ['skip', 'status', 'tags', 'skip', 'title', 'created_at', 'completed_at'] },
     tasks: [
       { status: 'done', completed_at: '2026-03-01T00:00:00.000Z', tag_ids: ['y'] },
       { status: 'todo' },
@@ -219,7 +219,7 @@ const cases: readonly Case[] = [
       'B,Shipped,4. Low,,,,1706774400000.0,Done',
     ],
     mapping: {
-      columns: ['title', 'status', 'priority', 'start', 'due', 'tags', 'created_at', null],
+      columns: ['title', 'status', 'priority', 'start', 'due', 'tags', 'created_at', 'skip'],
     },
     tasks: [
       {
@@ -241,7 +241,7 @@ const cases: readonly Case[] = [
       '8,OPEN,Mend the roof,,2026-02-06 22:42:20 +0000 UTC,https://example.com/8',
       '7,CLOSED,Mow the lawn,Deadline,2026-02-06 21:42:20 +0000 UTC,https://example.com/7',
     ],
-    mapping: { has_header: false, columns: [null, null, 'title', null, null, null] },
+    mapping: { has_header: false, columns: ['skip', 'skip', 'title', 'skip', 'skip', 'skip'] },
     tasks: [{ title: 'Paint the door' }, { title: 'Mend the roof' }, { title: 'Mow the lawn' }],
   },
   {

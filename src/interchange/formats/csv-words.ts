@@ -1,5 +1,5 @@
 import { hasTooManyMarks, toNfc } from '../../domain/text.ts'
-import { type CsvField, csvFields } from '../import-file.ts'
+import { type CsvColumn, type CsvField, csvFields } from '../import-file.ts'
 import type { TaskRecord } from '../records.ts'
 
 /** What columns are called, and what the values in them mean, in the words of many products and several languages. */
@@ -85,11 +85,11 @@ export const plainName = (text: string): string => {
 const namesOf = (field: CsvField): readonly string[] => names[field].split('|')
 
 /** The fields of columns by their plain names, each field once. */
-export const fieldsOfColumns = (header: readonly string[]): readonly (CsvField | null)[] => {
-  const columns: (CsvField | null)[] = header.map(() => null)
+export const fieldsOfColumns = (header: readonly string[]): readonly CsvColumn[] => {
+  const columns: CsvColumn[] = header.map(() => 'skip')
   for (const field of csvFields) {
     const index = namesOf(field)
-      .map((name) => header.findIndex((other, index) => other === name && columns[index] === null))
+      .map((name) => header.findIndex((other, index) => other === name && columns[index] === 'skip'))
       .find((index) => index !== -1)
     if (index !== undefined) columns[index] = field
   }

@@ -9,6 +9,7 @@ import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts
 import { excerpt } from '../fields.ts'
 import { headOf } from '../file-head.ts'
 import {
+  type CsvColumn,
   type CsvField,
   csvFields,
   type CsvHead,
@@ -53,7 +54,7 @@ export const inspectCsv = async (path: string, known: CsvMapping | null = null):
   const fields = fieldsOfColumns(first.map((name) => (index === null ? '' : columnName(name))))
   const data = rows.slice(index === null ? 0 : index + 1)
   const columns = fields.includes('title') ? fields : withTitle(fields, data)
-  const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
+  const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? 'skip')))
   return {
     mapping: mapping ?? {
       encoding,
@@ -79,7 +80,7 @@ const headerIn = (rows: readonly (readonly string[])[]): number | null => {
   const counts = head.map((row) => {
     const others = head.filter((other) => other.join() !== row.join())
     return fieldsOfColumns(row.map(columnName)).filter(
-      (field, index) => field !== null && others.every((other) => other[index] !== row[index]),
+      (field, index) => field !== 'skip' && others.every((other) => other[index] !== row[index]),
     ).length
   })
   const index = counts.findIndex((count) => count >= 2)
@@ -105,10 +106,10 @@ const usualOrder = (
  * the first. Dates and addresses are no texts.
  */
 const withTitle = (
-  columns: readonly (CsvField | null)[],
+  columns: readonly CsvColumn[],
   data: readonly (readonly string[])[],
-): readonly (CsvField | null)[] => {
-  const isChoice = (field: CsvField | null): boolean => field === null || !columns.includes(null)
+): readonly CsvColumn[] => {
+  const isChoice = (field: CsvColumn): boolean => field === 'skip' || !columns.includes('skip')
   const texts = columns.map((field, index) =>
     isChoice(field) ? new Set(data.map((row) => row[index] ?? '').filter(isTitle)).size : -1,
   )
@@ -118,7 +119,7 @@ const withTitle = (
 const isTitle = (cell: string): boolean =>
   /\p{L}/u.test(cell) && !/^\s*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b|[a-z]+:\/\/\S+\s*$)/i.test(cell)
 
-const isDateField = (field: CsvField | null): boolean =>
+const isDateField = (field: CsvColumn): boolean =>
   field === 'start' || field === 'due' || field === 'created_at' || field === 'completed_at'
 
 /** How the rows of a table are read. */
@@ -151,7 +152,7 @@ const tableOf = async (path: string, mapping: CsvMapping, fileName: string): Pro
     words: wordsOf(header),
     utc: new Set(
       mapping.columns.filter(
-        (field, column): field is CsvField => field !== null && isUtcColumn(names[column] ?? ''),
+        (field, column): field is CsvField => field !== 'skip' && isUtcColumn(names[column] ?? ''),
       ),
     ),
     hasPeople: /^(assignees|assign|members|people|person)$/.test(
@@ -336,7 +337,7 @@ const commentsOf = (
   cells
     .filter(
       (cell, index) =>
-        header[index] === 'comment' && (mapping.columns[index] ?? null) === null && cell.trim() !== '',
+        header[index] === 'comment' && (mapping.columns[index] ?? 'skip') === 'skip' && cell.trim() !== '',
     )
     .map((cell, index) => {
       const { author, date, body } = commentIn(cell)
