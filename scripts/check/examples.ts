@@ -23,9 +23,6 @@ const needIssued = {
   disableSecondFactor: 'second_factor_not_enrolled',
 } satisfies Partial<Record<OperationId, ProblemCode>>
 
-/** Operations with an id in their path that answer without looking for the resource. */
-const needNoResource: ReadonlySet<string> = new Set<OperationId>(['getUploadOptions'])
-
 /** Operations whose response never ends. The page does not execute them. */
 const endless: ReadonlySet<string> = new Set<OperationId>(['streamEvents'])
 
@@ -34,15 +31,15 @@ const issued: ReadonlyMap<string, ProblemCode> = new Map(Object.entries(needIssu
 /** The problem of the response; null if the request succeeds. */
 const problemOf = ({ id, path, permission }: ContractOperation): ProblemCode | null => {
   if (permissions[permission].every((relation) => relation.includes('admin'))) return 'forbidden'
-  const needsResource = path.includes('{') && !needNoResource.has(id)
-  return issued.get(id) ?? (needsResource ? 'not_found' : null)
+  return issued.get(id) ?? (path.includes('{') ? 'not_found' : null)
 }
 
-/** The expected result by operation id: `success`, or the status and the code of a problem. */
+/** The expected result by operation id: `success`, the status and the code of a problem, or that an id has to be entered. */
 export const exampleResults = (): ReadonlyMap<string, string> => {
   const executed = [...loadContract().operations.values()].filter(({ id }) => !endless.has(id))
   return new Map(
     executed.map((operation) => {
+      if (operation.path.includes('_id}')) return [operation.id, 'needs an id']
       const code = problemOf(operation)
       // The response to HEAD has no body that could show the code.
       const shown = operation.method === 'HEAD' ? '' : code

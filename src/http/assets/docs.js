@@ -118,6 +118,19 @@ const keepDialogToken = () => ({
   },
 })
 
+/** Without the example of an id in a path, which is that of nobody: Swagger UI would fill it in. */
+const withoutForeignIds = ({ parameters, ...components }) => ({
+  ...components,
+  parameters: Object.fromEntries(
+    Object.entries(parameters).map(([name, { example, ...parameter }]) => [
+      name,
+      parameter.in === 'path' && parameter.name.endsWith('_id')
+        ? parameter
+        : { ...parameter, ...(example !== undefined && { example }) },
+    ]),
+  ),
+})
+
 /** Adds to the introduction of the contract how this page signs in. */
 const introduce = () => ({
   // The bar links to the contract; this would link to the page's own copy.
@@ -126,8 +139,12 @@ const introduce = () => ({
     spec: {
       wrapActions: {
         updateJsonSpec: (original) => (contract) => {
-          const { info } = contract
-          original({ ...contract, info: { ...info, description: `${info.description}\n${introduction}` } })
+          const { info, components } = contract
+          original({
+            ...contract,
+            info: { ...info, description: `${info.description}\n${introduction}` },
+            components: withoutForeignIds(components),
+          })
         },
       },
     },
@@ -164,6 +181,47 @@ const findOperations = () => ({
     },
   },
 })
+
+/**
+ * Renders all operations of the expanded tags, so that the browser's own search finds them: Swagger UI by itself removes those out of view,
+ * and their inputs, when there are many. Says in words that the filter finds none.
+ */
+const renderAll = ({ React: { createElement } }) => {
+  const operations =
+    () =>
+    ({ specSelectors, layoutSelectors, getComponent, ...others }) => {
+      const tags = specSelectors.taggedOperations()
+      if (tags.size === 0)
+        return createElement(
+          'p',
+          { className: 'no-operation', role: 'status' },
+          `No tag, operation, summary or path contains “${layoutSelectors.currentFilter()}”.`,
+        )
+      const OperationTag = getComponent('OperationTag')
+      const OperationContainer = getComponent('OperationContainer', true)
+      const rowOf = (tag) => (op) => {
+        const [path, method, specPath] = ['path', 'method', 'specPath'].map((name) => op.get(name))
+        return createElement(OperationContainer, {
+          key: `${path} ${method}`,
+          ...{ specPath, op, path, method, tag },
+        })
+      }
+      const { oas3Selectors, layoutActions, getConfigs } = others
+      const shared = { oas3Selectors, layoutSelectors, layoutActions, getConfigs, getComponent }
+      const sectionOf = (tagObj, tag) =>
+        createElement(
+          OperationTag,
+          { key: tag, tagObj, tag, specUrl: specSelectors.url(), ...shared },
+          createElement(
+            'div',
+            { className: 'operation-tag-content' },
+            tagObj.get('operations').map(rowOf(tag)).toArray(),
+          ),
+        )
+      return createElement('div', null, tags.map(sectionOf).valueSeq().toArray())
+    }
+  return { wrapComponents: { operations } }
+}
 
 /** Renders what has changed. Swagger UI renders all open operations, many times with each click. */
 const renderChanged = ({ React, getState }) => {
@@ -250,7 +308,15 @@ applyColorScheme()
 const ui = globalThis.SwaggerUIBundle({
   url: addressOf(page.dataset.contract),
   domNode: page,
-  plugins: [keepDialogToken, introduce, findOperations, renderChanged, resolveOnce, explainStreams],
+  plugins: [
+    keepDialogToken,
+    introduce,
+    findOperations,
+    renderAll,
+    renderChanged,
+    resolveOnce,
+    explainStreams,
+  ],
   requestInterceptor,
   responseInterceptor,
   onComplete() {
@@ -263,7 +329,6 @@ const ui = globalThis.SwaggerUIBundle({
   },
   deepLinking: true,
   defaultModelsExpandDepth: 0,
-  // With more than 150 rows, Swagger UI removes those out of view from the page, and their inputs with them.
   docExpansion: 'none',
   displayRequestDuration: true,
   filter: true,

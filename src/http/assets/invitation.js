@@ -28,12 +28,15 @@ const askForCode = (answer) => {
   report('Your account has a second factor.', false)
 }
 
-/** Reports a problem document (RFC 9457), and marks the field that it is about. */
+/** Reports a problem document (RFC 9457), and names and marks each field that it is about. */
 const reportProblem = ({ detail, title, errors = [] }) => {
-  report(detail ?? title, true)
-  const field = fields[errors[0]?.pointer.slice(1)]
-  field?.setAttribute('aria-invalid', 'true')
-  field?.focus()
+  const faults = errors.flatMap((error) => {
+    const field = fields[error.pointer.slice(1)]
+    return field === undefined ? [] : [{ field, text: `${field.labels[0].textContent} ${error.detail}.` }]
+  })
+  report(faults.length > 0 ? faults.map(({ text }) => text).join(' ') : (detail ?? title), true)
+  for (const { field } of faults) field.setAttribute('aria-invalid', 'true')
+  faults[0]?.field.focus()
 }
 
 /** The body of a successful response. For an error, reports it and returns null. */
@@ -98,4 +101,6 @@ form.addEventListener('change', ({ target }) => {
   if (target !== fields.code) showFields()
 })
 
+// The browser would name one field at a time; the service names all that are wrong.
+form.noValidate = true
 handleForm(accept, 'This link is incomplete. Open the complete link from the email.', describe)
