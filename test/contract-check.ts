@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkResponse, type SeenResponse } from './fixture/contract-check.ts'
+import { checkResponse, type SeenResponse } from '../scripts/client/contract-check.ts'
 
 /** Tests the check of every response in every test: it must notice what the contract does not document. */
 

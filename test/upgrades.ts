@@ -23,7 +23,7 @@ import {
   startInstallation,
   tokenFor,
 } from './fixture/installation.ts'
-import { sendRequest, type Sent } from './fixture/http-client.ts'
+import { sendRequest, type Sent } from '../scripts/client/http-client.ts'
 import { isRead } from './fixture/matrix.ts'
 import { operations, prepareOperations } from './fixture/operations.ts'
 import { runProcess, temporaryFolder } from './fixture/process.ts'

@@ -11,7 +11,7 @@ import {
   type Exchange,
   fileForm,
   type Reply,
-} from '../../test/fixture/service.ts'
+} from '../client/client.ts'
 
 /**
  * A working session against a running service, which prints each request. Every response is checked against openapi.yaml and

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { components } from '../../generated/openapi.ts'
 import { withTimeout } from '../../src/concurrency/deadline.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { connectionErrorCode } from '../../test/fixture/http-client.ts'
+import { connectionErrorCode } from '../client/http-client.ts'
 import {
   type Account,
   type BodyAt,

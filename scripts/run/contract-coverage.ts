@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { loadContract } from '../../src/contract/contract.ts'
-import { coverageFolder } from '../../test/fixture/contract-check.ts'
+import { coverageFolder } from '../client/contract-check.ts'
 
 /** Reports documented responses that no test has received. Returns whether all were received. */
 export const reportCoverage = (): boolean => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { lookUp } from '../fixture/contract-check.ts'
+import { lookUp } from '../../scripts/client/contract-check.ts'
 import { requestsForNothing } from '../fixture/matrix.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
-import { lookUp, member } from '../fixture/contract-check.ts'
+import { lookUp, member } from '../../scripts/client/contract-check.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { operations } from '../fixture/operations.ts'
 import { type Service, startService } from '../fixture/service.ts'

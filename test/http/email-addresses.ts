@@ -1,5 +1,5 @@
 import t from 'tap'
-import { member, lookUp } from '../fixture/contract-check.ts'
+import { member, lookUp } from '../../scripts/client/contract-check.ts'
 import { operations, prepareOperations, rows } from '../fixture/operations.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { isInvalid } from '../fixture/refusals.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
-import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { ranImport } from '../fixture/imports.ts'
 import { type Operation, operations, prepareOperations, rows } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'

@@ -1,4 +1,4 @@
-import { lookUp } from '../fixture/contract-check.ts'
+import { lookUp } from '../../scripts/client/contract-check.ts'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { loadContract } from '../../src/contract/contract.ts'

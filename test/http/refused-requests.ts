@@ -1,6 +1,6 @@
 import t from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
-import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations } from '../fixture/operations.ts'
 import { type Call, fileForm, startService } from '../fixture/service.ts'
 import { pointersOf } from '../fixture/tasks.ts'

@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
-import { lookUp } from '../fixture/contract-check.ts'
+import { lookUp } from '../../scripts/client/contract-check.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
