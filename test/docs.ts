@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join, normalize } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { isInstalled } from '../scripts/run/commands.ts'
 import { readConfig } from '../src/config/config.ts'
@@ -12,7 +13,7 @@ import { fieldNames } from '../src/domain/task-condition.ts'
 import { deriveTools } from '../src/mcp/tools.ts'
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { changesToBeKnown } from './fixture/changes.ts'
-import { temporaryFolder } from './fixture/process.ts'
+import { runProcess, temporaryFolder } from './fixture/process.ts'
 import { startService } from './fixture/service.ts'
 import { patternOf, runSteps, stepsOf } from './fixture/transcript.ts'
 
@@ -67,6 +68,21 @@ t.test('npm scripts in the documents exist', async (t) => {
     const named = matchesOf(await read(path), /\bnpm run\s+(?:--silent )?([a-z][a-z0-9:]*)/g)
     for (const name of named) t.ok(Object.hasOwn(scripts, name), `${path}: npm run ${name}`)
   }
+})
+
+t.test('the tour and the sessions of clients need no packages of developers', async (t) => {
+  const { devDependencies } = JSON.parse(await read('package.json')) as { devDependencies: object }
+  const hook = `import { registerHooks } from 'node:module'
+    const missing = ${JSON.stringify(Object.keys(devDependencies))}
+    registerHooks({ resolve(name, context, next) {
+      if (missing.some((one) => name === one || name.startsWith(one + '/'))) throw new Error('no package ' + name)
+      return next(name, context)
+    } })`
+  const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hook)}` }
+  const outputOf = async (program: string, parameter: string): Promise<string> =>
+    (await runProcess(environment, fileURLToPath(new URL(program, root)), [parameter])).output
+  t.match(await outputOf('scripts/check/tour.ts', 'http://127.0.0.1:1'), /No service is running/)
+  t.match(await outputOf('scripts/sdk/run.ts', 'cobol'), /Unknown language cobol/)
 })
 
 t.test('programs in the documents exist', async (t) => {
