@@ -1904,8 +1904,8 @@ export interface paths {
          *
          *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
          *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 of open tasks in all;
-         *     otherwise the response is 413. Available to anyone who can see the task, also in an archived project. The task does
-         *     not change.
+         *     otherwise the response is 413. Equal reminders of a task are one: the response to a second one is 409, with the id
+         *     of the first. Available to anyone who can see the task, also in an archived project. The task does not change.
          */
         post: operations["createReminder"];
         delete?: never;
@@ -1943,7 +1943,7 @@ export interface paths {
         head?: never;
         /**
          * Update or snooze a reminder
-         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. The snooze ends when the reminder is then due at another time, and when the date changes that it is relative to.
+         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. The snooze ends when the reminder is then due at another time, and when the date changes that it is relative to. A change that would make it equal to another reminder of yours of the task is refused (409).
          */
         patch: operations["updateReminder"];
         trace?: never;
@@ -6098,7 +6098,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "import_state" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "write_conflict" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "reminder_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "import_state" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "write_conflict" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -6768,6 +6768,17 @@ export interface components {
         };
         /** @description You or the project already have a tag with this name, or the project is archived. */
         TagConflict: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description You already have an equal reminder of the task. The detail has its id. */
+        ReminderExists: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -11981,6 +11992,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ReminderExists"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
@@ -12081,6 +12093,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ReminderExists"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];

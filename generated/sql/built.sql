@@ -757,7 +757,7 @@ where "reminders"."id" = $1::uuid
 for update;
 
 /* reminders.select_bases */
-select "reminders"."id", "reminders"."at", "reminders"."relative_to", "reminders"."offset_minutes", "reminders"."time_of_day", "reminders"."snoozed_until", "reminders"."remind_at", "reminders"."fires_at", "reminders"."fired_at", "reminders"."version", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone"
+select "reminders"."id", "reminders"."task_id", "reminders"."at", "reminders"."relative_to", "reminders"."offset_minutes", "reminders"."time_of_day", "reminders"."snoozed_until", "reminders"."remind_at", "reminders"."fires_at", "reminders"."fired_at", "reminders"."version", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone"
 from "reminders"
 inner join "tasks" on "tasks"."id" = "reminders"."task_id"
 inner join "users" on "users"."id" = "reminders"."user_id"

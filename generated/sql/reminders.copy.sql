@@ -1,6 +1,7 @@
 /* reminders.copy */
-  with wanted as materialized (
-    select reminder.*, copy.to_id, row_number() over (partition by "reminder"."user_id" order by copy.to_id, "reminder"."id") as number
+  with each_once as materialized (
+    select distinct on (copy.to_id, "reminder"."user_id", "reminder"."relative_to", "reminder"."offset_minutes", "reminder"."time_of_day")
+      reminder.*, copy.to_id
     from unnest($1::uuid[], $2::uuid[]) as copy (from_id, to_id) join reminders reminder on "reminder"."task_id" = copy.from_id
       join tasks task on "task"."id" = copy.to_id
       join users person on "person"."id" = "reminder"."user_id" and "person"."deleted_at" is null and not "person"."is_disabled"
@@ -14,6 +15,8 @@ where "membership"."user_id" = "person"."id" and "membership"."project_id" = "ta
 when "task"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
 else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end)))
+  ), wanted as materialized (
+    select *, row_number() over (partition by user_id order by to_id, id) as number from each_once
   ), room as materialized (
     select users.user_id, 1000 -
 (select count(*)::int from reminders counted join tasks reminded on reminded.id = counted.task_id

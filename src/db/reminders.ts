@@ -219,6 +219,35 @@ export const countReminders = async ({ db, principal }: TransactionContext<Princ
   return expectRow(counted).reminders
 }
 
+const selectEqual = statement(
+  'reminders.select_equal',
+  {
+    task_id: 'uuid',
+    user_id: 'uuid',
+    at: 'instant?',
+    relative_to: 'text?',
+    offset_minutes: 'int?',
+    time_of_day: 'text?',
+  },
+  { id: 'text' },
+  (p) => sql`
+    select ${reminders.id}::text from reminders where ${reminders.task_id} = ${p.task_id} and ${reminders.user_id} = ${p.user_id}
+      and (${reminders.at}, ${reminders.relative_to}, ${reminders.offset_minutes}, ${reminders.time_of_day})
+        is not distinct from (${p.at}, ${p.relative_to}, ${p.offset_minutes}, ${p.time_of_day})
+    limit 1`,
+)
+
+/** The caller's reminder of a locked task that is due at the same time, by the same fields; null if there is none. */
+export const findEqualReminder = async (
+  { db, principal }: TransactionContext<Principal>,
+  taskId: string,
+  { at, relative_to, offset_minutes, time_of_day }: ReminderTime,
+): Promise<string | null> => {
+  const time = { at, relative_to, offset_minutes, time_of_day }
+  const row = firstRow(await selectEqual(db, { ...time, task_id: taskId, user_id: principal.userId }))
+  return row?.id ?? null
+}
+
 const insert = builtStatement(
   'reminders.insert',
   { ...fieldParameters, task_id: 'uuid', user_id: 'uuid' },
@@ -238,6 +267,7 @@ export const insertReminder = async (
 /** What a change of a reminder depends on. */
 export interface ReminderFacts extends ReminderFields, ReminderBasis {
   readonly id: string
+  readonly task_id: string
   readonly version: number
   /** What the caller is to it. */
   readonly relations: readonly Relation[]
@@ -254,6 +284,7 @@ const lock = rowLock('reminders.lock', reminders, 'update')
 
 const basisColumns = {
   id: reminders.id,
+  task_id: reminders.task_id,
   at: reminders.at,
   relative_to: reminders.relative_to,
   offset_minutes: reminders.offset_minutes,
@@ -454,12 +485,15 @@ const copy = statement(
   { from_ids: 'uuid[]', to_ids: 'uuid[]' },
   { id: 'text' },
   (p) => sql`
-    with wanted as materialized (
-      select reminder.*, copy.to_id, row_number() over (partition by ${reminder.user_id} order by copy.to_id, ${reminder.id}) as number
+    with each_once as materialized (
+      select distinct on (copy.to_id, ${reminder.user_id}, ${reminder.relative_to}, ${reminder.offset_minutes}, ${reminder.time_of_day})
+        reminder.*, copy.to_id
       from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id) join reminders reminder on ${reminder.task_id} = copy.from_id
         join tasks task on ${task.id} = copy.to_id
         join users person on ${person.id} = ${reminder.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
       where ${reminder.relative_to} is not null and ${isSeenBy(person, task)}
+    ), wanted as materialized (
+      select *, row_number() over (partition by user_id order by to_id, id) as number from each_once
     ), room as materialized (
       select users.user_id, ${sql.raw(String(maxReminders))} - ${liveReminders(sql`users.user_id`)} as room
       from (select distinct user_id from wanted) users

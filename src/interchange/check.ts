@@ -1,6 +1,7 @@
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
 import { isDay } from '../domain/dates.ts'
 import { formatRule, parseRule } from '../domain/recurrence-rule.ts'
+import { maxPerTask, morning } from '../domain/reminders.ts'
 import { maxLevels } from '../domain/subtasks.ts'
 import { type Anchor, anchorOf, isLive, noSeries } from '../domain/task-series.ts'
 import { isCleanText } from '../domain/text.ts'
@@ -15,6 +16,7 @@ import type {
   ProjectRecord,
   RecordType,
   RelationRecord,
+  Reminder,
   ReportLine,
   SectionRecord,
   TagRecord,
@@ -31,7 +33,6 @@ export interface CheckOptions {
 }
 
 const maxTags = 100
-const maxReminders = 20
 const maxOffset = 525_600
 const maxMetadataKeys = 50
 
@@ -413,27 +414,34 @@ const withDates = (task: TaskRecord, faults: Fault[], timeZone: string): TaskRec
   return { ...task, start_at: null, start_on: null }
 }
 
+/** Equal ones are one. */
 const remindersOf = (task: TaskRecord, faults: Fault[]): TaskRecord['reminders'] => {
   const has = { due: task.due_at ?? task.due_on, start: task.start_at ?? task.start_on }
-  const possible = task.reminders.filter(
+  const different = [...new Map(task.reminders.map((reminder) => [timeKeyOf(reminder), reminder])).values()]
+  const possible = different.filter(
     (reminder) =>
       'at' in reminder ||
       (has[reminder.relative_to] !== null && Math.abs(reminder.offset_minutes) <= maxOffset),
   )
-  if (possible.length < task.reminders.length)
+  if (possible.length < different.length)
     faults.push({
       field: 'reminders',
       code: 'not_supported',
       message: 'has a reminder of a date that the task does not have, or more than a year away from it',
     })
-  if (possible.length > maxReminders)
+  if (possible.length > maxPerTask)
     faults.push({
       field: 'reminders',
       code: 'too_many',
-      message: `has ${possible.length}; the limit is ${maxReminders}`,
+      message: `has ${possible.length}; the limit is ${maxPerTask}`,
     })
-  return possible.slice(0, maxReminders)
+  return possible.slice(0, maxPerTask)
 }
+
+const timeKeyOf = (reminder: Reminder): string =>
+  'at' in reminder
+    ? reminder.at
+    : `${reminder.relative_to} ${reminder.offset_minutes} ${reminder.time_of_day ?? morning}`
 
 const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]) => {
   const { recurrence } = task

@@ -140,6 +140,13 @@ export const problemTypes = {
       'A tag with this name already exists, among your own tags or in the project. Names are case-insensitive.',
     remedy: 'Use that tag, or choose another name.',
   },
+  reminder_exists: {
+    status: 409,
+    title: 'Reminder already exists',
+    cause:
+      'You already have a reminder of the task with the same time, or the same date, offset and time of day.',
+    remedy: 'Use that reminder, whose id is in the detail: change or snooze it.',
+  },
   last_admin: {
     status: 409,
     title: 'Last administrator',

@@ -385,6 +385,11 @@ export const problems = {
       'The project already has a tag with this name. Choose another one.',
       at('/name', 'is taken'),
     ),
+  reminderExists: (id: string) =>
+    new Problem(
+      'reminder_exists',
+      `You already have this reminder of the task: ${id}. Change or snooze that one.`,
+    ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
   blockingCycle: (path: readonly string[]) =>

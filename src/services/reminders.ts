@@ -4,6 +4,7 @@ import { last } from '../db/engine/transaction.ts'
 import {
   changeReminder,
   type ComputedReminder,
+  findEqualReminder,
   insertReminder,
   lockForReminder,
   lockReminder,
@@ -29,7 +30,7 @@ import {
   type ReminderTime,
 } from '../domain/reminders.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction } from './context.ts'
+import { type OpContext, type OpTransaction, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
@@ -49,7 +50,7 @@ export const getReminder = async (ctx: OpContext<Principal>, id: string): Promis
 /**
  * Creates a reminder of the caller about a task that they see.
  *
- * @throws Problem 400, 404, 413
+ * @throws Problem 400, 404, 409, 413
  */
 export const createReminder = (
   ctx: OpContext<Principal>,
@@ -60,7 +61,12 @@ export const createReminder = (
   return idempotent(ctx, async (tx, id) => {
     // A repetition of the request can come later than the time.
     expectAhead(time.at, '/at')
-    const task = expectMay('task.see', expectSeen('task.see', await lockForReminder(tx, taskId)))
+    const [facts, equal] = await Promise.all([
+      lockForReminder(tx, taskId),
+      findEqualReminder(tx, taskId, time),
+    ])
+    const task = expectMay('task.see', expectSeen('task.see', facts))
+    if (equal !== null) throw problems.reminderExists(equal)
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)
     if (task.reminders >= maxReminders) throw quotaExceeded('reminders', maxReminders, task.reminders)
     const { view } = await pipeline(tx.db, {
@@ -74,7 +80,7 @@ export const createReminder = (
 /**
  * Changes when a reminder is due, or postpones it.
  *
- * @throws Problem 400, 404, 412
+ * @throws Problem 400, 404, 409, 412
  */
 export const updateReminder = (
   ctx: OpContext<Principal>,
@@ -86,7 +92,10 @@ export const updateReminder = (
     const reminder = expectMay('reminder.change', seen)
     expectMatch(tx, reminder)
     const after = patched(reminder, patch)
-    if (after !== null) await changeReminder(tx, reminder, after)
+    if (after !== null) {
+      if (isAtOtherTime(after, reminder)) await expectNoEqual(tx, reminder.task_id, after)
+      await changeReminder(tx, reminder, after)
+    }
     return last(viewReminder(tx, id))
   })
 
@@ -98,6 +107,16 @@ export const deleteReminder = (ctx: OpContext<Principal>, id: string): Promise<v
     expectMatch(tx, reminder)
     await removeReminder(tx, reminder)
   })
+
+/** @throws Problem 409 */
+const expectNoEqual = async (
+  tx: OpTransaction<Principal>,
+  taskId: string,
+  time: ReminderTime,
+): Promise<void> => {
+  const equal = await findEqualReminder(tx, taskId, time)
+  if (equal !== null) throw problems.reminderExists(equal)
+}
 
 const dueTime = (time: ReminderTime, basis: ReminderBasis): string | null =>
   remindAt(time, basis, basis.time_zone)
@@ -111,7 +130,7 @@ const computed = (fields: ReminderFields, basis: ReminderBasis): ComputedReminde
 const patched = (present: ReminderFacts, sent: Schemas['ReminderPatch']): ComputedReminder | null => {
   const { at, relative_to, offset_minutes, time_of_day, snoozed_until } = present
   const time = expectTime(sent, { at, relative_to, offset_minutes, time_of_day })
-  const isChanged = timeFields.some((field) => time[field] !== present[field])
+  const isChanged = isAtOtherTime(time, present)
   const isMoved = dueTime(time, present) !== dueTime(present, present)
   const isSnoozed = sent.snoozed_until !== undefined && sent.snoozed_until !== snoozed_until
   if (isSnoozed) expectAhead(sent.snoozed_until, '/snoozed_until')
@@ -120,6 +139,9 @@ const patched = (present: ReminderFacts, sent: Schemas['ReminderPatch']): Comput
 }
 
 const timeFields = ['at', 'relative_to', 'offset_minutes', 'time_of_day'] as const
+
+const isAtOtherTime = (time: ReminderTime, present: ReminderTime): boolean =>
+  timeFields.some((field) => time[field] !== present[field])
 
 /** @throws Problem 400 */
 const expectTime = (sent: Schemas['ReminderPatch'], present: ReminderTime): ReminderTime => {

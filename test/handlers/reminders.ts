@@ -130,9 +130,26 @@ t.test('createReminder', async (t) => {
     }
   })
 
+  t.test('409: an equal one of the task', async (t) => {
+    const { id: task_id } = await createTask(ada, { due_on: dueOn, assignee_id: bob.id })
+    for (const [body, same] of [
+      [{ at: dueMorning }, { at: '2090-01-06T10:00:00.000+01:00' }],
+      [{ relative_to: 'due' }, { relative_to: 'due', offset_minutes: 0, time_of_day: '09:00' }],
+    ] as const) {
+      const { id } = await remind(task_id, body)
+      const request = { token: ada.token, params: { task_id }, body: same }
+      const { body: problem } = await service.expect('createReminder', 409, request)
+      t.match(problem, { code: 'reminder_exists', detail: new RegExp(id) })
+    }
+    t.equal((await list({ task_id: [task_id] })).length, 2)
+    await remind(task_id, { relative_to: 'due', time_of_day: '10:00' })
+    await remind((await createTask(ada)).id, { at: dueMorning })
+    t.ok(await remind(task_id, { at: dueMorning }, bob), 'another task or user has its own')
+  })
+
   t.test('413: more than 20 of a task', async (t) => {
     const { id: task_id } = await createTask(ada, { assignee_id: bob.id })
-    for (let n = 0; n < 20; n += 1) await remind(task_id)
+    for (let n = 0; n < 20; n += 1) await remind(task_id, { relative_to: 'due', offset_minutes: n })
     const request = { token: ada.token, params: { task_id }, body: { at: dueMorning } }
     const { body } = await service.expect('createReminder', 413, request)
     t.match(body, { code: 'quota_exceeded', resource: 'task_reminders', quota: 20, used: 20 })
@@ -289,6 +306,17 @@ t.test('updateReminder', async (t) => {
       [{ snoozed_until: '2020-01-01T00:00:00.000Z' }, '/snoozed_until'],
     ] as const)
       t.match((await service.expect('updateReminder', 400, { ...request, body })).body.errors, [{ pointer }])
+  })
+
+  t.test('409: it would be equal to another of the task', async (t) => {
+    const { id: task_id } = await createTask(ada, { due_on: dueOn })
+    const [one, other] = [await remind(task_id), await remind(task_id, { relative_to: 'due' })]
+    const request = { token: ada.token, params: { reminder_id: other.id }, body: { at: dueMorning } }
+    const { body: problem } = await service.expect('updateReminder', 409, request)
+    t.match(problem, { code: 'reminder_exists', detail: new RegExp(one.id) })
+    t.match(await read(other), { relative_to: 'due', version: 1 })
+    const later = '2090-01-06T10:00:00.000Z'
+    t.match(await change(other, { snoozed_until: later }), { version: 2 }, 'the time is the same')
   })
 
   t.test('412: it has changed', async (t) => {
@@ -526,6 +554,17 @@ t.test('what moves a reminder', async (t) => {
     t.equal((await list({ task_id: [third], limit: 100 }, eve)).length, 20, 'all of them')
     await changeTask(eve, third, { status: 'cancelled', recurrence: null })
     t.match(await remind(other, undefined, eve), { is_pending: true }, 'closed tasks leave room')
+  })
+
+  t.test('equal ones, which earlier versions have accepted, once', async (t) => {
+    const task = await createTask(ada, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
+    await addReminders(ada, task.id, 3)
+    await remind(task.id, { relative_to: 'start' })
+    const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+    t.strictSame(
+      (await list({ task_id: [next] })).map(({ relative_to }) => relative_to),
+      ['due', 'start'],
+    )
   })
 
   t.test('as far as there is room, if those of done subtasks come back', async (t) => {

@@ -180,6 +180,28 @@ const cases: readonly Case[] = [
     records: [{ reminders: [{ at: '2026-03-01T09:00:00.000Z' }] }],
     report: ['ATTACH is left out: files in a calendar are not read', 'VALARM is left out: it is of a place'],
   },
+  {
+    name: 'equal alarms are one',
+    todos: [
+      [
+        'DUE;VALUE=DATE:20260301',
+        ...['-PT15H', '-P0DT15H', 'PT9H', 'PT9H'].flatMap((trigger) => [
+          'BEGIN:VALARM',
+          `TRIGGER:${trigger}`,
+          'END:VALARM',
+        ]),
+      ],
+    ],
+    records: [
+      {
+        reminders: [
+          { relative_to: 'due', offset_minutes: -1440, time_of_day: '09:00' },
+          { relative_to: 'due', offset_minutes: 0, time_of_day: '09:00' },
+        ],
+      },
+    ],
+    report: [],
+  },
 ]
 
 for (const { name, todos, head = [], records, report = [] } of cases)

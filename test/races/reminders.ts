@@ -96,10 +96,19 @@ t.test(
 t.test('thirty reminders at once: twenty are created', async (t) => {
   const { id } = await createTask(ada)
   const replies = await Promise.all(
-    Array.from({ length: 30 }, () => remind(id, { at: '2090-01-06T09:00:00.000Z' })),
+    Array.from({ length: 30 }, (_, minute) => remind(id, { at: `2090-01-06T09:${minute + 10}:00.000Z` })),
   )
   t.equal(replies.filter(({ status }) => status === 201).length, 20)
   t.equal(replies.filter(({ status }) => status === 413).length, 10)
+})
+
+t.test('ten equal reminders at once: one is created', async (t) => {
+  const { id } = await createTask(ada)
+  const replies = await Promise.all(Array.from({ length: 10 }, () => remind(id, { relative_to: 'due' })))
+  t.strictSame(
+    replies.map(({ status }) => status).toSorted((a, b) => a - b),
+    [201, ...Array.from({ length: 9 }, () => 409)],
+  )
 })
 
 t.test('four processes fire at once, while tasks are deleted, closed and moved', async (t) => {
@@ -107,7 +116,10 @@ t.test('four processes fire at once, while tasks are deleted, closed and moved',
     const tasks = await Promise.all(
       Array.from({ length: 10 }, async () => {
         const task = await createTask(ada, { due_on: '2090-01-06' })
-        await Promise.all([remind(task.id, { relative_to: 'due' }), remind(task.id, { relative_to: 'due' })])
+        await Promise.all([
+          remind(task.id, { relative_to: 'due' }),
+          remind(task.id, { relative_to: 'due', time_of_day: '10:00' }),
+        ])
         return task
       }),
     )
