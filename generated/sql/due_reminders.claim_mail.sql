@@ -9,7 +9,8 @@
   ), stamped as (update "notification_settings" "settings" set "reminders_mailed_at" = now() from chosen where "settings"."user_id" = chosen.user_id),
   marked as (update "reminders" "reminder" set "is_mail_due" = false from chosen where "reminder"."user_id" = chosen.user_id and "reminder"."is_mail_due" returning "reminder"."task_id", "reminder"."fired_at"),
   sent as materialized (
-    select "person"."email", "task"."title", marked.fired_at, coalesce(to_char("task"."due_at" at time zone "person"."time_zone", 'YYYY-MM-DD HH24:MI') || ' (' || "person"."time_zone" || ')', "task"."due_on"::text) as due
+    select "person"."email", "person"."time_zone", "task"."title", marked.fired_at,
+      coalesce(to_char("task"."due_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), "task"."due_on"::text) as due
     from chosen join users person on "person"."id" = chosen.user_id
       join marked on true join tasks task on "task"."id" = marked.task_id
     where chosen.mail_reminders and "person"."deleted_at" is null and not "person"."is_disabled"
@@ -24,5 +25,5 @@ when "task"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
 else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end)))
   )
-  select sent.email, (select count(*)::int from sent) as count, sent.title as task_title, sent.due
+  select sent.email, (select count(*)::int from sent) as count, sent.title as task_title, sent.due, sent.time_zone
   from chosen left join sent on true order by sent.fired_at desc limit 50;

@@ -4,7 +4,7 @@ import type { Database } from './engine/client.ts'
 import { instantText } from './engine/instant-text.ts'
 import { presentFor } from './engine/retention.ts'
 import { statement } from './engine/statement.ts'
-import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
 import { notificationSettings, projects, reminders, tasks, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
@@ -93,8 +93,10 @@ export interface ReminderMail {
 
 interface ReminderLine {
   readonly taskTitle: string
-  /** The due date of the task, for people: a day, or a time in the time zone of the user. Null for none. */
+  /** The due date of the task: a time or a day. Null for none. */
   readonly due: string | null
+  /** That of the user. */
+  readonly timeZone: string
 }
 
 const maxLines = 50
@@ -102,13 +104,10 @@ const maxLines = 50
 /** The shortest time between two emails to a user: what fires in between comes together. An address can be somebody else's. */
 const pause = sql.raw(`interval '10 minutes'`)
 
-const localTime = (time: SQLWrapper): SQL =>
-  sql`to_char(${time} at time zone ${person.time_zone}, 'YYYY-MM-DD HH24:MI') || ' (' || ${person.time_zone} || ')'`
-
 const claim = statement(
   'due_reminders.claim_mail',
   {},
-  { email: 'text?', count: 'int', task_title: 'text?', due: 'text?' },
+  { email: 'text?', count: 'int', task_title: 'text?', due: 'text?', time_zone: 'text?' },
   () => sql`
     with waiting as materialized (
       select ${reminder.user_id}, min(${reminder.fired_at}) as since from reminders reminder where ${reminder.is_mail_due}
@@ -129,13 +128,14 @@ const claim = statement(
       .where(sql`${reminder.user_id} = chosen.user_id and ${reminder.is_mail_due}`)
       .returning({ task_id: reminder.task_id, fired_at: reminder.fired_at })},
     sent as materialized (
-      select ${person.email}, ${task.title}, marked.fired_at, coalesce(${localTime(task.due_at)}, ${task.due_on}::text) as due
+      select ${person.email}, ${person.time_zone}, ${task.title}, marked.fired_at,
+        coalesce(${instantText(task.due_at)}, ${task.due_on}::text) as due
       from chosen join users person on ${person.id} = chosen.user_id
         join marked on true join tasks task on ${task.id} = marked.task_id
       where chosen.mail_reminders and ${person.deleted_at} is null and not ${person.is_disabled}
         and marked.fired_at > now() - ${maxLate} and ${task.status} in ('todo', 'in_progress') and ${isSeenBy(person, task)}
     )
-    select sent.email, (select count(*)::int from sent) as count, sent.title as task_title, sent.due
+    select sent.email, (select count(*)::int from sent) as count, sent.title as task_title, sent.due, sent.time_zone
     from chosen left join sent on true order by sent.fired_at desc limit ${sql.raw(String(maxLines))}`,
 )
 
@@ -150,6 +150,8 @@ export const claimReminderMail = async (db: Database): Promise<ReminderMail | nu
   return {
     email: first.email,
     count: first.count,
-    lines: rows.flatMap(({ task_title: taskTitle, due }) => (taskTitle === null ? [] : [{ taskTitle, due }])),
+    lines: rows.flatMap(({ task_title: taskTitle, due, time_zone: timeZone }) =>
+      taskTitle === null || timeZone === null ? [] : [{ taskTitle, due, timeZone }],
+    ),
   }
 }

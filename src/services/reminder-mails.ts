@@ -1,5 +1,7 @@
 import type { Database } from '../db/engine/client.ts'
 import { claimReminderMail } from '../db/due-reminders.ts'
+import { isDay } from '../domain/dates.ts'
+import { localTimeOf } from '../domain/time-zones.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { settledOrStopped } from './settled-or-stopped.ts'
 
@@ -19,8 +21,15 @@ export const createSendReminders =
     while (!stop.aborted) {
       const mail = await claimReminderMail(db)
       if (mail === null) break
-      const { email: to, ...message } = mail
-      if (to !== null && message.count > 0)
-        await settledOrStopped(mailer.sendReminder({ to, ...message }), stop)
+      const { email: to, count } = mail
+      const lines = mail.lines.map(({ taskTitle, due, timeZone }) => ({
+        taskTitle,
+        due: due === null ? null : dateFor(due, timeZone),
+      }))
+      if (to !== null && count > 0) await settledOrStopped(mailer.sendReminder({ to, lines, count }), stop)
     }
   }
+
+/** A date for people: a day, or a time as in `2026-12-31 23:59 (Europe/Berlin)`. */
+const dateFor = (date: string, timeZone: string): string =>
+  isDay(date) ? date : `${localTimeOf(date, timeZone).slice(0, 16).replace('T', ' ')} (${timeZone})`
