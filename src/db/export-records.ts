@@ -157,6 +157,7 @@ const reminderRecord = object({
   relative_to: reminder.relative_to,
   offset_minutes: reminder.offset_minutes,
   time_of_day: reminder.time_of_day,
+  snoozed_until: reminder.snoozed_until,
 })
 
 const taskRecord = (task: typeof tasks, reminded: SQL | null): SQL =>

@@ -353,6 +353,7 @@ const sequenceOf = ({ series_id, version, updated_at }: CalendarTask): number =>
   series_id === null ? version : Math.floor((Date.parse(updated_at) - Date.UTC(2020, 0, 1)) / 1_000)
 
 const triggerOf = ({ kind }: CalendarFacts, reminder: Reminder, { start, due }: Dates): Property | null => {
+  if (reminder.snoozed_until !== undefined) return ['trigger', {}, 'date-time', utc(reminder.snoozed_until)]
   if ('at' in reminder) return ['trigger', {}, 'date-time', utc(reminder.at)]
   const date = reminder.relative_to === 'due' ? due : start
   if (date === null) return null

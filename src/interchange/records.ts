@@ -52,7 +52,7 @@ export interface TagRecord {
   readonly project_id: SourceId | null
 }
 
-export type Reminder =
+export type Reminder = (
   | { readonly at: string }
   | {
       readonly relative_to: 'due' | 'start'
@@ -61,6 +61,10 @@ export type Reminder =
       /** `HH:MM` on that day, for all-day dates. */
       readonly time_of_day: string | null
     }
+) & {
+  /** The time to which it was postponed, if it was. */
+  readonly snoozed_until?: string
+}
 
 /**
  * A task. `recurrence` without the other fields of the series means that a series starts with this task. Times are instants in UTC with

@@ -69,7 +69,8 @@ const sources: { readonly [Type in RecordType]: Source<Type> } = {
       },
       reminders: {
         type: 'array',
-        description: 'Each has `at`, or `relative_to` with `offset_minutes` and `time_of_day`.',
+        description:
+          'Each has `at`, or `relative_to` with `offset_minutes` and `time_of_day`; and `snoozed_until`, if it was postponed.',
         items: {
           type: 'object',
           properties: {
@@ -77,6 +78,7 @@ const sources: { readonly [Type in RecordType]: Source<Type> } = {
             relative_to: { enum: ['due', 'start'] },
             offset_minutes: { type: 'integer', minimum: -525_600, maximum: 525_600 },
             time_of_day: { type: ['string', 'null'], pattern: String.raw`^\d\d:\d\d$` },
+            snoozed_until: { type: 'string', format: 'date-time' },
           },
         },
       },

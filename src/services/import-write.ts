@@ -677,8 +677,9 @@ const writeReminders = async ({ tx, present, tasks, reminders, rows }: Chunk): P
       'at' in reminder
         ? { at: reminder.at, relative_to: null, offset_minutes: null, time_of_day: null }
         : { at: null, ...reminder, time_of_day: reminder.time_of_day ?? morning }
-    const remind_at = remindAt(time, task, timeZone)
-    await insertReminder(tx, newId(), taskId, { ...time, snoozed_until: null, remind_at })
+    const { snoozed_until = null } = reminder
+    const remind_at = snoozed_until ?? remindAt(time, task, timeZone)
+    await insertReminder(tx, newId(), taskId, { ...time, snoozed_until, remind_at })
   }
 }
 

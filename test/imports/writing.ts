@@ -222,11 +222,11 @@ t.test('what was exported is the same again in an empty installation', async (t)
     const relation = { task_id: done.id, kind, other_task_id: parent.id }
     await service.expect('addTaskRelation', 204, { token, params: relation })
   }
-  await service.expect('createReminder', 201, {
-    token,
-    params: { task_id: parent.id },
-    body: { relative_to: 'due', offset_minutes: -60 },
-  })
+  const remind = { token, params: { task_id: parent.id }, body: { relative_to: 'due', offset_minutes: -60 } }
+  const { body: reminder } = await service.expect('createReminder', 201, remind)
+  const snoozed_until = '2090-01-06T08:30:00.000Z'
+  const snooze = { token, params: { reminder_id: reminder.id }, body: { snoozed_until } }
+  await service.expect('updateReminder', 200, snooze)
   const archive = await archiveOf(service, ada, await finishedExport(service, ada))
 
   const empty = await startService(t, { jobTimes: { ...jobTimes, events: 20 } })
@@ -253,6 +253,8 @@ t.test('what was exported is the same again in an empty installation', async (t)
   t.strictSame(titlesIn(again, 'Back'), ['Rake', 'Dig'], 'in the same order')
   const sectionsOf = ({ sections = [] }: Records) => sections.map(({ name }) => name)
   t.strictSame(sectionsOf(again), sectionsOf(exported))
+  const reminders = await empty.expect('listReminders', 200, { token: bob.token })
+  t.match(reminders.body.items, [{ snoozed_until, remind_at: snoozed_until, is_pending: true }])
 
   const garden = await empty.expect('listProjects', 200, { token: bob.token })
   t.equal(garden.body.items.find(({ name }) => name === 'Garden')?.member_count, 1, 'nobody becomes a member')

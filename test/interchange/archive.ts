@@ -67,7 +67,10 @@ const records: readonly InterchangeRecord[] = [
     project_id: 'p1',
     section_id: 's1',
     tag_ids: ['t1', 't2'],
-    reminders: [{ at }, { relative_to: 'due', offset_minutes: -1440, time_of_day: '09:00' }],
+    reminders: [
+      { at },
+      { relative_to: 'due', offset_minutes: -1440, time_of_day: '09:00', snoozed_until: at },
+    ],
     metadata: { a: 'b' },
     external_source: 'jira',
     external_id: 'X-1',

@@ -313,6 +313,7 @@ const cases: readonly Case[] = [
           { at: morning },
           { relative_to: 'due', offset_minutes: -1440, time_of_day: '09:00' },
           { relative_to: 'start', offset_minutes: 0, time_of_day: null },
+          { relative_to: 'due', offset_minutes: 0, time_of_day: null, snoozed_until: morning },
         ],
       }),
     ],
@@ -323,6 +324,7 @@ const cases: readonly Case[] = [
       'TRIGGER;VALUE=DATE-TIME:20260327T080000Z',
       'TRIGGER;RELATED=END:-PT15H',
       'TRIGGER;RELATED=START:PT0M',
+      'TRIGGER;VALUE=DATE-TIME:20260327T080000Z',
     ],
   },
   {

@@ -215,12 +215,15 @@ const anchorOf = (f: Fields | null) => {
 }
 
 const reminderOf = (f: Fields): readonly Reminder[] => {
+  const snoozed_until = f.instant('snoozed_until')
+  const snooze = snoozed_until === null ? {} : { snoozed_until }
   if (f.has('at')) {
     const at = f.instant('at')
-    return at === null ? [] : [{ at }]
+    return at === null ? [] : [{ at, ...snooze }]
   }
   return [
     {
+      ...snooze,
       relative_to: f.choice('relative_to', ['due', 'start'], 'due'),
       offset_minutes: Math.round(f.number('offset_minutes') ?? 0),
       time_of_day: /^([01]\d|2[0-3]):[0-5]\d$/.test(f.text('time_of_day')) ? f.text('time_of_day') : null,
