@@ -17,6 +17,9 @@ export const maxPerTask = 20
 /** Reminders of one user about open tasks. Bounds, with those of closed tasks that are not old yet, the work of a change of the time zone. */
 export const maxReminders = 1_000
 
+/** The largest offset, a year, in minutes. The contract documents it. */
+export const maxOffset = 525_600
+
 /** How long ago a time in a request may be: it fires at once. Clocks differ, and requests take time. In milliseconds. */
 const tolerance = 60_000
 

@@ -47,6 +47,10 @@ export const dayAfter = (day: string): string => {
   return next.year > 9999 ? 'infinity' : next.toString()
 }
 
+/** The number of days from one day to another; negative if that is earlier. */
+export const daysBetween = (from: string, to: string): number =>
+  Temporal.PlainDate.from(from).until(Temporal.PlainDate.from(to)).days
+
 /** The day at a time in milliseconds, plus `days`; `infinity` or `-infinity` outside of the years 1 to 9999. */
 export const dayAt = (
   milliseconds: number,

@@ -1,7 +1,7 @@
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
 import { isDay } from '../domain/dates.ts'
 import { formatRule, parseRule } from '../domain/recurrence-rule.ts'
-import { maxPerTask, morning } from '../domain/reminders.ts'
+import { maxOffset, maxPerTask, morning } from '../domain/reminders.ts'
 import { maxLevels } from '../domain/subtasks.ts'
 import { type Anchor, anchorOf, isLive, noSeries } from '../domain/task-series.ts'
 import { isCleanText } from '../domain/text.ts'
@@ -33,7 +33,6 @@ export interface CheckOptions {
 }
 
 const maxTags = 100
-const maxOffset = 525_600
 const maxMetadataKeys = 50
 
 /** What later records need to know of a task. */

@@ -25,6 +25,9 @@ const doneOn = (day: string) => [
   'STATUS:COMPLETED',
 ]
 
+const weekly = 'RRULE:FREQ=WEEKLY'
+const alarm = (...lines: readonly string[]) => ['BEGIN:VALARM', ...lines, 'END:VALARM']
+
 const cases: readonly Case[] = [
   {
     name: 'Nextcloud: the colour of the list, places and addresses',
@@ -185,11 +188,7 @@ const cases: readonly Case[] = [
     todos: [
       [
         'DUE;VALUE=DATE:20260301',
-        ...['-PT15H', '-P0DT15H', 'PT9H', 'PT9H'].flatMap((trigger) => [
-          'BEGIN:VALARM',
-          `TRIGGER:${trigger}`,
-          'END:VALARM',
-        ]),
+        ...['-PT15H', '-P0DT15H', 'PT9H', 'PT9H'].flatMap((trigger) => alarm(`TRIGGER:${trigger}`)),
       ],
     ],
     records: [
@@ -200,7 +199,53 @@ const cases: readonly Case[] = [
         ],
       },
     ],
-    report: [],
+  },
+  {
+    name: 'alarms that are none (Apple), of a place, and snoozed (RFC 9074)',
+    todos: [
+      [
+        'DUE:20260301T090000Z',
+        ...alarm('ACTION:NONE', 'TRIGGER;VALUE=DATE-TIME:19760401T005545Z'),
+        ...alarm('TRIGGER;RELATED=END:PT0S', 'PROXIMITY:ARRIVE'),
+        ...alarm('UID:one', 'TRIGGER;RELATED=END:-PT1H'),
+        ...alarm('UID:two', 'TRIGGER;VALUE=DATE-TIME:20260301T083000Z', 'RELATED-TO;RELTYPE=SNOOZE:one'),
+        ...alarm('TRIGGER;VALUE=DATE-TIME:20260301T084500Z', 'RELATED-TO;RELTYPE=SNOOZE:gone'),
+      ],
+    ],
+    records: [
+      {
+        reminders: [
+          { relative_to: 'due', offset_minutes: -60, snoozed_until: '2026-03-01T08:30:00.000Z' },
+          { at: '2026-03-01T08:45:00.000Z' },
+        ],
+      },
+    ],
+    report: ['VALARM is left out: it is of a place'],
+  },
+  {
+    name: 'alarms at a time of to-dos that recur, which the next occurrence has too',
+    todos: [
+      ['DUE:20260329T090000Z', weekly, ...alarm('TRIGGER;VALUE=DATE-TIME:20260329T083000Z')],
+      // The day before has the same time of day, but 23 hours lie in between.
+      [
+        'DUE;TZID=Europe/Berlin:20260329T090000',
+        weekly,
+        ...alarm('TRIGGER;VALUE=DATE-TIME:20260328T080000Z'),
+      ],
+      ['DUE;VALUE=DATE:20260301', weekly, ...alarm('TRIGGER;VALUE=DATE-TIME:20260227T170000Z')],
+      ['DTSTART;VALUE=DATE:20260301', weekly, ...alarm('TRIGGER;VALUE=DATE-TIME:20260301T070000Z')],
+      ['DUE;VALUE=DATE:20260301', weekly, ...alarm('TRIGGER;VALUE=DATE-TIME:20240227T170000Z')],
+      ['DUE;VALUE=DATE:20260301', ...alarm('TRIGGER;VALUE=DATE-TIME:20260227T170000Z')],
+    ],
+    records: [
+      { reminders: [{ relative_to: 'due', offset_minutes: -30 }] },
+      { reminders: [{ relative_to: 'due', offset_minutes: -1440 }] },
+      { reminders: [{ relative_to: 'due', offset_minutes: -2880, time_of_day: '18:00' }] },
+      { reminders: [{ relative_to: 'start', offset_minutes: 0, time_of_day: '08:00' }] },
+      { reminders: [{ at: '2024-02-27T17:00:00.000Z' }] },
+      { reminders: [{ at: '2026-02-27T17:00:00.000Z' }] },
+    ],
+    report: ['VALARM is of this occurrence alone: the next one has no reminder at its time'],
   },
 ]
 

@@ -212,7 +212,8 @@ const formats: readonly Sample[] = [
         recurrence: { rule: 'FREQ=WEEKLY', from: 'completion', anchor: 'due' },
         reminders: [
           { relative_to: 'due', offset_minutes: -60, time_of_day: null },
-          { at: '2026-02-27T08:00:00.000Z' },
+          // At a time. Its product moves it with the dates.
+          { relative_to: 'due', offset_minutes: -2940, time_of_day: null },
         ],
       },
       // Its position is before that of its parent.

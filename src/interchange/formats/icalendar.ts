@@ -13,6 +13,7 @@ import { headOf } from '../file-head.ts'
 import { isTextEncoding, type ReadOptions, type TextEncoding } from '../import-file.ts'
 import { linesIn } from '../lines.ts'
 import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
+import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import { decode, decoded, guessEncoding } from '../text-encoding.ts'
 
 /**
@@ -385,13 +386,14 @@ const todoOf = (component: Component, context: Context) => {
       instance !== '' || status === 'done' || status === 'cancelled'
         ? null
         : recurrenceOf(first('RRULE'), zoneOf(first('DTSTART') ?? first('DUE'), context), faults),
-    reminders: component.components
-      .flatMap((alarm) => reminderOf(alarm, context, faults))
-      .map((reminder) => ofDates(reminder, isSame ? null : start, due)),
+    reminders: remindersOf(component, context, faults).map((reminder) =>
+      ofDates(reminder, isSame ? null : start, due),
+    ),
     metadata: Object.fromEntries(Object.entries(places).filter(([, place]) => place !== '')),
     external_source: source,
     external_id: uid,
   }
+  const lost = () => faults.push({ field: 'VALARM', code: 'not_supported', message: lostReminder })
   const named: InterchangeRecord[] = task.tag_ids.map(tagNamed)
   if (assignee_id !== null) {
     const name = String(assignee?.parameters.cn ?? assignee_id.replace(/^mailto:/i, ''))
@@ -426,7 +428,8 @@ const todoOf = (component: Component, context: Context) => {
       }),
     ),
   )
-  const moved = movedOn(task, [exceptions, context.instances.get(uid) ?? new Set()])
+  const reminders = recurringReminders(task, context.timeZone, lost)
+  const moved = movedOn({ ...task, reminders }, [exceptions, context.instances.get(uid) ?? new Set()])
   const next = anchorOf(moved)?.date ?? null
   const zone = moved.recurrence?.time_zone
   if (next !== null && zone !== undefined && [...exceptions].some((day) => day > dayOf(next, zone)))
@@ -610,12 +613,43 @@ const compactTime = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(Z?)$/
 const isoTime = ([year, month, day, hour, minute, second, zulu]: readonly string[]): string =>
   `${year}-${month}-${day}T${hour}:${minute}:${second}${zulu}`
 
-const reminderOf = (alarm: Component, context: Context, faults: Fault[]): readonly Reminder[] => {
-  if (alarm.name !== 'VALARM') return []
-  const properties = propertiesOf(alarm, faults)
+/** A snooze is an alarm of its own, which names the one that it postpones (RFC 9074, section 7). */
+const remindersOf = ({ components }: Component, context: Context, faults: Fault[]): readonly Reminder[] => {
+  const alarms = components
+    .filter(({ name }) => name === 'VALARM')
+    .flatMap((alarm) => {
+      const properties = propertiesOf(alarm, faults)
+      const snoozed = (properties.get('RELATED-TO') ?? []).find(
+        ({ parameters }) => String(parameters.reltype).toUpperCase() === 'SNOOZE',
+      )
+      return reminderOf(properties, context, faults).map((reminder) => ({
+        uid: textValue(properties.get('UID')?.[0] ?? null),
+        snoozes: textValue(snoozed ?? null),
+        reminder,
+      }))
+    })
+  const uids = new Set(alarms.map(({ uid }) => uid))
+  const snoozes = new Map(
+    alarms.flatMap(({ snoozes, reminder }) =>
+      snoozes !== '' && uids.has(snoozes) && 'at' in reminder ? [[snoozes, reminder.at]] : [],
+    ),
+  )
+  return alarms.flatMap(({ uid, snoozes: of, reminder }) => {
+    if (snoozes.has(of)) return []
+    const snoozed_until = snoozes.get(uid)
+    return [snoozed_until === undefined ? reminder : { ...reminder, snoozed_until }]
+  })
+}
+
+const reminderOf = (
+  properties: ReadonlyMap<string, readonly Property[]>,
+  context: Context,
+  faults: Fault[],
+): readonly Reminder[] => {
   const trigger = properties.get('TRIGGER')?.[0] ?? null
-  if (trigger === null) return []
-  if (properties.has('X-APPLE-PROXIMITY')) {
+  // Apple's for no alarm, where there would be one by default. It has a trigger in 1976.
+  if (trigger === null || textValue(properties.get('ACTION')?.[0] ?? null).toUpperCase() === 'NONE') return []
+  if (properties.has('X-APPLE-PROXIMITY') || properties.has('PROXIMITY')) {
     faults.push({ field: 'VALARM', code: 'not_supported', message: 'is left out: it is of a place' })
     return []
   }

@@ -7,6 +7,7 @@ import { type ReadOptions, UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
 import { draftsOfList } from '../json-rows.ts'
 import type { InterchangeRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
+import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import { parseRepeated } from './todoist-dates.ts'
 
 /** Reads what the sync endpoint of Todoist's API (version 1, and 9 before it) returns for everything. */
@@ -261,7 +262,13 @@ const reminderOf = (
   if (type === 'absolute') {
     const due = reminder.object('due')
     const at = due && dateOf(due, context)
-    if (at?.includes('T')) return [{ at }]
+    if (due !== null && at?.includes('T')) {
+      const absolute = [{ at }]
+      const lost = () => f.fault('reminders', lostReminder, 'not_supported')
+      return due.flag('is_recurring')
+        ? recurringReminders({ ...blankTask, ...dates, reminders: absolute }, context.timeZone, lost)
+        : absolute
+    }
   }
   const offset = reminder.number('minute_offset') ?? reminder.number('mm_offset')
   if (type === 'relative' && offset !== null) {

@@ -8,6 +8,7 @@ import { bytesOf } from '../lines.ts'
 import { textOfHtml } from '../plain-text.ts'
 import { draftsOfList } from '../json-rows.ts'
 import type { AttachmentRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
+import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import type { Archive } from '../zip.ts'
 
 /** Reads the exports of Vikunja: an archive of projects with their tasks, and of files by their number. */
@@ -227,7 +228,7 @@ const taskOf = (f: Fields, id: string, { timeZone }: ReadOptions): TaskRecord =>
       .object('related_tasks')
       ?.objects('parenttask')
       .map((task) => task.id('id')) ?? []
-  return {
+  const task: TaskRecord = {
     ...blankTask,
     id,
     title: f.text('title'),
@@ -248,6 +249,8 @@ const taskOf = (f: Fields, id: string, { timeZone }: ReadOptions): TaskRecord =>
     external_source: source,
     external_id: id,
   }
+  const lost = () => f.fault('reminders', lostReminder, 'not_supported')
+  return { ...task, reminders: recurringReminders(task, timeZone, lost) }
 }
 
 const day = 86_400
