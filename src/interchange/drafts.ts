@@ -21,14 +21,21 @@ export type Drafts = AsyncGenerator<Draft | ReportLine, void>
 
 export const isDraft = (item: Draft | ReportLine): item is Draft => 'record' in item
 
+/** Characters. */
+const maxShown = 500
+
+/** What a line of the report quotes of a file, as it can be stored. */
+const shown = (text: string): string =>
+  toCleanText(text.length > maxShown ? `${text.slice(0, maxShown)}…` : text)
+
 export const note = (code: ReportCode, message: string, part: string | null = null): ReportLine => ({
   severity: 'note',
-  part: part && toCleanText(part),
+  part: part && shown(part),
   row: null,
   id: null,
   field: null,
   code,
-  message: toCleanText(message),
+  message: shown(message),
 })
 
 export const refusal = (
@@ -38,12 +45,12 @@ export const refusal = (
   id: string | null = null,
 ): ReportLine => ({
   severity: 'refused',
-  part: part && toCleanText(part),
+  part: part && shown(part),
   row,
   id,
-  field: field && toCleanText(field),
+  field: field && shown(field),
   code,
-  message: toCleanText(message),
+  message: shown(message),
 })
 
 /** What is wrong with a document itself, each once. */

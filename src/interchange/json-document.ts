@@ -19,9 +19,7 @@ export interface Document {
 export const readDocument = async (file: string | { archive: Archive; name: string }): Promise<Document> => {
   const isEntry = typeof file !== 'string'
   const stream: Readable = isEntry ? await file.archive.open(file.name) : createReadStream(file)
-  const bytes = await bytesOf(stream, maxDocument)
-  if (bytes === null) throw new UnreadableFile('too_large', `The JSON is larger than ${maxDocument} bytes.`)
-  const { text, isValid } = decode(bytes)
+  const { text, isValid } = await textOf(stream)
   const name = isEntry ? file.name : null
   try {
     return {
@@ -31,4 +29,11 @@ export const readDocument = async (file: string | { archive: Archive; name: stri
   } catch (cause) {
     throw new UnreadableFile('damaged', 'The file is not JSON, or is cut off.', { cause })
   }
+}
+
+/** Its bytes are free again before the text is parsed. */
+const textOf = async (stream: Readable): Promise<ReturnType<typeof decode>> => {
+  const bytes = await bytesOf(stream, maxDocument)
+  if (bytes === null) throw new UnreadableFile('too_large', `The JSON is larger than ${maxDocument} bytes.`)
+  return decode(bytes)
 }

@@ -11,6 +11,40 @@ export interface Line {
   readonly bytes: Buffer | null
 }
 
+/** Joins pieces of bytes in one buffer, whatever their number: many small ones would take far more memory than their bytes. */
+export class BoundedBytes {
+  readonly #limit: number
+  #buffer = Buffer.alloc(1024)
+  #length = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** Null is a piece that was too long itself. */
+  append(piece: Buffer | null): void {
+    const start = this.#length
+    this.#length += piece?.length ?? this.#limit + 1
+    if (piece === null || this.#length > this.#limit) return
+    if (this.#length > this.#buffer.length) {
+      const larger = Buffer.alloc(Math.min(this.#limit, 2 * this.#length))
+      this.#buffer.copy(larger, 0, 0, start)
+      this.#buffer = larger
+    }
+    piece.copy(this.#buffer, start)
+  }
+
+  /** What was joined, until the next piece; null if it is longer than the limit. */
+  joined(): Buffer | null {
+    return this.#length > this.#limit ? null : this.#buffer.subarray(0, this.#length)
+  }
+
+  /** Begins with so many bytes of what was joined. */
+  keep(length: number): void {
+    this.#length = length
+  }
+}
+
 /** The lines of bytes, without empty ones, of which only one at a time is held. */
 export async function* linesIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line, void> {
   let number = 0

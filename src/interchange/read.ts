@@ -1,5 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import { getCompileCacheDir } from 'node:module'
+import { setPriority } from 'node:os'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import {
@@ -21,14 +23,22 @@ export interface ReadLimits {
   readonly deadline: number
   /** Milliseconds for all answers together. */
   readonly total: number
-  /** MiB of the heap. */
-  readonly memory: number
+  /** MiB of V8's heap. */
+  readonly heap: number
+  /** MiB of resident memory, which also has the buffers outside of the heap. */
+  readonly resident: number
 }
 
 const script = fileURLToPath(new URL('read-process.ts', import.meta.url))
 
-/** The total keeps a file whose every batch is slow from holding up the jobs of others for days. */
-const defaultLimits: ReadLimits = { deadline: 60_000, total: 1_800_000, memory: 768 }
+/** The total keeps a file whose every batch is slow from holding up the jobs of others. */
+const defaultLimits: ReadLimits = { deadline: 60_000, total: 300_000, heap: 768, resident: 1024 }
+
+/** Milliseconds between two looks at resident memory. */
+const lookInterval = 100
+
+/** Below the service, which answers requests meanwhile. */
+const niceness = 10
 
 /** A file in a process that reads it. */
 export interface FileReader {
@@ -49,17 +59,19 @@ export interface FileReader {
 export const openFileReader = (
   path: string,
   signal: AbortSignal,
-  { deadline, total, memory }: ReadLimits = defaultLimits,
+  { deadline, total, heap, resident }: ReadLimits = defaultLimits,
 ): FileReader => {
   signal.throwIfAborted()
   const child = fork(script, {
     env: compileCache(),
-    execArgv: [`--max-old-space-size=${memory}`],
+    execArgv: [`--max-old-space-size=${heap}`],
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
   // Each request reports it as well.
   child.on('error', () => undefined)
+  lowerPriority(child)
+  limitMemory(child, resident)
   let left = total
   const send = async (request: ReadRequest): Promise<ReadAnswer> => {
     const started = performance.now()
@@ -87,6 +99,29 @@ export const openFileReader = (
     },
     close: () => void child.kill('SIGKILL'),
   }
+}
+
+/** Before the process starts threads, which inherit it. */
+const lowerPriority = ({ pid }: ChildProcess): void => {
+  if (pid === undefined) return
+  try {
+    setPriority(pid, niceness)
+  } catch {
+    // The system may not allow it, as the unit for systemd does not.
+  }
+}
+
+/** Ends a process with more resident memory, where the system shows it. */
+const limitMemory = (child: ChildProcess, limit: number): void => {
+  if (process.platform !== 'linux') return
+  const look = async (): Promise<void> => {
+    const status = await readFile(`/proc/${child.pid}/status`, 'latin1')
+    const [, kib = 0] = /^VmRSS:\s+(\d+) kB$/m.exec(status) ?? []
+    if (Number(kib) > limit * 1024) child.kill('SIGKILL')
+  }
+  // It cannot be read once the process has ended.
+  const timer = setInterval(() => void look().catch(() => undefined), lookInterval)
+  child.once('exit', () => clearInterval(timer)).once('error', () => clearInterval(timer))
 }
 
 /** Shares the service's compile cache; see images/decoder.ts. Nothing else of the service's environment is passed on. */

@@ -11,6 +11,9 @@ import { decoded } from './text-encoding.ts'
 /** Characters. A longer row is most often a quote that does not end. */
 const maxRow = 1024 ** 2
 
+/** The only errors that are left of the parser, which cannot read on after them. */
+const unreadable = `The row has a quote that does not end, or more than ${maxRow} characters. What follows is not read.`
+
 export interface Row {
   readonly number: number
   readonly cells: readonly string[]
@@ -28,32 +31,31 @@ export async function* rowsOf(
   chunks: AsyncIterable<Buffer>,
   { delimiter, encoding }: TableForm,
 ): AsyncGenerator<Row, void> {
-  const problems: string[] = []
+  let isOver = false
+  const readable = async function* (): AsyncGenerator<string, void> {
+    for await (const text of decoded(chunks, encoding)) {
+      if (isOver) return
+      yield text
+    }
+  }
   const parser = parse({
     delimiter,
     max_record_size: maxRow,
     relax_column_count: true,
     relax_quotes: true,
     skip_records_with_error: true,
-    on_skip: (error) => void problems.push(error?.code ?? 'error'),
+    on_skip: () => void (isOver = true),
   })
-  const feeding = pipeline(decoded(chunks, encoding), parser)
+  const feeding = pipeline(readable, parser)
   // It is awaited after the rows.
   feeding.catch(() => undefined)
   let number = 0
-  const refused = function* (): Generator<Row, void> {
-    for (const problem of problems.splice(0)) {
-      number += 1
-      yield { number, cells: [], problem: `The row cannot be read (${problem}).` }
-    }
-  }
   for await (const cells of parser as AsyncIterable<string[]>) {
-    yield* refused()
     number += 1
     yield { number, cells: cells.map(readCell), problem: null }
   }
-  yield* refused()
   await feeding
+  if (isOver) yield { number: number + 1, cells: [], problem: unreadable }
 }
 
 /** The first rows of a text that may end within a row. They are stored to be shown, so they are without U+0000. */

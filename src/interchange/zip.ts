@@ -9,6 +9,9 @@ const maxEntries = 200_000
 /** Bytes of all entries. */
 const maxInflated = 10 * 1024 ** 3
 
+/** Bytes of the names, comments and other fields of all entries, which are in memory. */
+const maxDirectory = 64 * 1024 ** 2
+
 /** How many times as large as the archive. Does not matter for small ones. */
 const maxRatio = 100
 const smallArchive = 1024 ** 2
@@ -50,12 +53,16 @@ const entriesOf = async (zip: ZipFile): Promise<ReadonlyMap<string, Entry>> => {
   if (zip.entryCount > maxEntries) throw tooManyEntries()
   const entries = new Map<string, Entry>()
   let inflated = 0
+  let directory = 0
   try {
     for await (const entry of zip.eachEntry()) {
       const { fileName } = entry
       if (entries.has(fileName)) throw new UnreadableFile('unsafe', `The archive has ${fileName} twice.`)
       if (entry.isEncrypted()) throw new UnreadableFile('unsafe', 'The archive is encrypted.')
       inflated += entry.uncompressedSize
+      directory += entry.fileNameLength + entry.extraFieldLength + entry.fileCommentLength
+      if (directory > maxDirectory)
+        throw new UnreadableFile('too_large', `The archive has more than ${maxDirectory} bytes of names.`)
       entries.set(fileName, entry)
       // An archive may have more entries than it says.
       if (entries.size > maxEntries) throw tooManyEntries()

@@ -446,6 +446,14 @@ t.test('openArchive', async (t) => {
     await t.rejects(openArchive(path), { name: 'UnreadableFile', why }, name)
   }
 
+  const commented = new ZipFile()
+  const options = { compress: false, fileComment: 'x'.repeat(65_000) }
+  for (let index = 0; index < 1_040; index += 1) commented.addBuffer(Buffer.alloc(0), String(index), options)
+  commented.end()
+  const directory = join(await temporaryFolder(t), 'made.zip')
+  await writeFile(directory, commented.outputStream)
+  await t.rejects(openArchive(directory), { name: 'UnreadableFile', why: 'too_large' }, 'a large directory')
+
   // The size in the central directory is smaller than the file: reading it fails rather than inflating it.
   const path = await zipOf(t, { zeros: Buffer.alloc(5000) }, (bytes) => {
     bytes.writeUInt32LE(10, bytes.lastIndexOf(Buffer.from('PK\u0001\u0002', 'latin1')) + 24)

@@ -47,16 +47,39 @@ t.test('a file is read as its batches are taken', async (t) => {
   for await (const _ of open(t, path).read(optionsOf('csv'))) break
 })
 
+const limits: ReadLimits = { deadline: 60_000, total: 60_000, heap: 768, resident: 1024 }
+
 t.test('a file that takes too much memory or time ends its reading only', async (t) => {
+  const exhausted = { name: 'UnreadableFile', why: 'exhausted' }
   const large = await fileOf(t, `{"items":[${'{},'.repeat(2_000_000)}{}],"projects":[]}`)
-  const limits = { memory: 48, deadline: 60_000, total: 60_000 }
-  await t.rejects(read(t, large, 'todoist', limits), { name: 'UnreadableFile', why: 'exhausted' })
-  const hurried = { memory: 768, deadline: 1, total: 60_000 }
-  await t.rejects(read(t, large, 'todoist', hurried), { name: 'UnreadableFile', why: 'exhausted' })
+  await t.rejects(read(t, large, 'todoist', { ...limits, heap: 48 }), exhausted)
+  await t.rejects(read(t, large, 'todoist', { ...limits, deadline: 1 }), exhausted)
   const long = await fileOf(t, ['title', ...Array.from({ length: 100_000 }, () => 'Task')].join('\n'))
-  const brief = { memory: 768, deadline: 60_000, total: 600 }
-  await t.rejects(read(t, long, 'csv', brief), { name: 'UnreadableFile', why: 'exhausted' })
+  await t.rejects(read(t, long, 'csv', { ...limits, total: 600 }), exhausted)
   await t.rejects(read(t, await fileOf(t, '{'), 'trello'), { name: 'UnreadableFile', why: 'damaged' })
   const stopped = AbortSignal.abort(new Error('Cancelled'))
   t.throws(() => openFileReader(large, stopped), { message: 'Cancelled' })
 })
+
+t.test('memory outside of the heap is limited too', { skip: process.platform !== 'linux' }, async (t) => {
+  const path = await fileOf(t, `{"items":["${'x'.repeat(100_000_000)}"],"projects":[]}`)
+  await t.rejects(read(t, path, 'todoist', { ...limits, resident: 160 }), {
+    why: 'exhausted',
+    message: 'Reading the file takes too much memory.',
+  })
+})
+
+for (const [name, lines] of [
+  ['folded in long pieces', ` ${'x'.repeat(74)}\n`.repeat(500_000)],
+  ['folded in short pieces', ' x\n'.repeat(2_000_000)],
+  ['and 2,000,000 more', 'x\n'.repeat(2_000_000)],
+] as const)
+  t.test(
+    `a to-do with a line ${name} is bounded before it is joined`,
+    { skip: process.platform !== 'linux' },
+    async (t) => {
+      const path = await fileOf(t, `BEGIN:VTODO\nSUMMARY:A\nDESCRIPTION:\n${lines}END:VTODO\n`)
+      const batches = await read(t, path, 'icalendar', { ...limits, resident: 192 })
+      t.match(batches.flatMap(({ report }) => report)[0], { row: 1, code: 'too_long' })
+    },
+  )

@@ -1,9 +1,11 @@
+import { createReadStream } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { inspect, readFormat } from '../../src/interchange/formats/formats.ts'
 import type { InterchangeRecord } from '../../src/interchange/records.ts'
+import { rowsOf } from '../../src/interchange/table-rows.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 
 /** Tables in the shape of products that write them, and what is guessed of them. */
@@ -344,4 +346,17 @@ t.test('cells that are shown have no U+0000', async (t) => {
   const path = join(await temporaryFolder(t), 'upload.csv')
   await writeFile(path, `title,no\0tes\nA\0B,C\nLong,${'x'.repeat(300)}\n`)
   t.match((await inspect(path)).csv, { names: ['title', 'notes'], rows: [['AB', 'C']] })
+})
+
+t.test('a row that does not end is one line of the report', async (t) => {
+  const path = join(await temporaryFolder(t), 'upload.csv')
+  await writeFile(path, `title,notes\nA,B\nC,"${'x'.repeat(3_000_000)}`)
+  const form = { delimiter: ',', encoding: 'utf-8' } as const
+  const rows = await Array.fromAsync(rowsOf(createReadStream(path), form))
+  t.match(rows, [
+    { number: 1, cells: ['title', 'notes'] },
+    { number: 2, cells: ['A', 'B'] },
+    { number: 3, cells: [], problem: /does not end/ },
+  ])
+  t.equal(rows.length, 3)
 })

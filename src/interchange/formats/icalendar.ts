@@ -11,7 +11,7 @@ import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts
 import { excerpt } from '../fields.ts'
 import { headOf } from '../file-head.ts'
 import { isTextEncoding, type ReadOptions, type TextEncoding } from '../import-file.ts'
-import { linesIn } from '../lines.ts'
+import { BoundedBytes, linesIn } from '../lines.ts'
 import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
 import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import { decode, decoded, guessEncoding } from '../text-encoding.ts'
@@ -24,7 +24,11 @@ import { decode, decoded, guessEncoding } from '../text-encoding.ts'
 /** Characters of a component. */
 const maxComponent = 4 * 1024 ** 2
 
-const maxZoneNotes = 20
+/** Notes of what is left out, or not known, with one name each. */
+const maxNotes = 20
+
+/** What a line takes beyond its characters, in characters. */
+const lineOverhead = 32
 
 const headBytes = 64 * 1024
 
@@ -99,14 +103,14 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
   }
   for (const { drafts } of held.toSorted((one, other) => one.order - other.order))
     yield* withoutSeen(drafts, seen)
-  for (const [tzid, count] of [...context.unknownZones].slice(0, maxZoneNotes))
+  for (const [tzid, count] of [...context.unknownZones].slice(0, maxNotes))
     yield note(
       'invalid_value',
       `${count} times are in the zone ${excerpt(tzid)}, which is not known. They are taken to be in yours.`,
     )
   if (!file.encoding.startsWith('utf-'))
     yield note('encoding', `The calendar is not UTF-8. It is taken to be ${file.encoding}.`)
-  for (const [name, count] of others)
+  for (const [name, count] of [...others].slice(0, maxNotes))
     yield note('not_supported', `${count} of ${name} are left out: only VTODO is read.`)
 }
 
@@ -127,6 +131,7 @@ const headOfCalendar = async (
 ): Promise<{ readonly name: string | null; readonly color: string | null }> => {
   const found = new Map<string, string>()
   for await (const { text } of unfolded(file)) {
+    if (text === null) continue
     const [, name = '', value = ''] =
       /^(NAME|X-WR-CALNAME|X-APPLE-CALENDAR-COLOR)(?:;[^:]*)?:(.*)$/i.exec(text) ?? []
     if (name !== '' && !found.has(name.toUpperCase())) found.set(name.toUpperCase(), value.trim())
@@ -217,10 +222,6 @@ const quotedOf = (line: Buffer): Quoted | null => {
   return parameters.length === all.length ? null : { name, parameters, start: head.length + 1 }
 }
 
-/** Whether a quoted-printable line goes on in the next one. */
-const isUnended = (pieces: readonly Buffer[]): boolean =>
-  pieces.at(-1)?.at(-1) === 0x3d && pieces[0] !== undefined && quotedOf(pieces[0]) !== null
-
 /** A quoted-printable line as iCalendar writes it; others as they are. */
 const unquoted = (line: Buffer, textOfLine: (bytes: Buffer) => string): string => {
   const quoted = quotedOf(line)
@@ -236,28 +237,41 @@ const unquoted = (line: Buffer, textOfLine: (bytes: Buffer) => string): string =
   return `${[quoted.name, ...others].join(';')}:${text.replaceAll(/\r?\n/g, String.raw`\n`)}`
 }
 
-/** The lines of a file, each with the ones that continue it. */
-async function* unfolded(file: CalendarFile): AsyncGenerator<{ number: number; text: string }, void> {
-  let held: { number: number; bytes: Buffer[] } | null = null
+/** Whether a quoted-printable line goes on in the next one. */
+const isUnended = (line: Buffer | null): line is Buffer => line?.at(-1) === 0x3d && quotedOf(line) !== null
+
+/** A line with the ones that continue it. */
+interface UnfoldedLine {
+  readonly number: number
+  /** Null if it is longer than a component can be. */
+  readonly text: string | null
+}
+
+async function* unfolded(file: CalendarFile): AsyncGenerator<UnfoldedLine, void> {
   const textOfLine = decoderOf(file)
-  const textOf = ({ number, bytes }: { number: number; bytes: Buffer[] }) => ({
-    number,
-    text: unquoted(Buffer.concat(bytes), textOfLine),
-  })
+  // Bytes are joined before they are decoded: programs fold within characters.
+  const held = new BoundedBytes(maxComponent)
+  let first: number | null = null
+  const unfold = (number: number): UnfoldedLine => {
+    const bytes = held.joined()
+    return { number, text: bytes && unquoted(bytes, textOfLine) }
+  }
   for await (const { number, bytes } of linesIn(bytesIn(file))) {
-    // A line that is too long is cut off, and its component refused by its length.
-    const line = bytes ?? Buffer.alloc(maxComponent)
-    const content = line.at(-1) === 0x0d ? line.subarray(0, -1) : line
-    // Bytes are joined before they are decoded: programs fold within characters.
-    if (held !== null && (content[0] === 0x20 || content[0] === 0x09)) held.bytes.push(content.subarray(1))
-    else if (held !== null && isUnended(held.bytes))
-      held.bytes.splice(-1, 1, ...held.bytes.slice(-1).map((piece) => piece.subarray(0, -1)), content)
-    else {
-      if (held !== null) yield textOf(held)
-      held = { number, bytes: [content] }
+    const line = bytes?.at(-1) === 0x0d ? bytes.subarray(0, -1) : bytes
+    if (line?.length === 0) continue
+    const present = held.joined()
+    if (first !== null && (line?.[0] === 0x20 || line?.[0] === 0x09)) held.append(line.subarray(1))
+    else if (first !== null && isUnended(present)) {
+      held.keep(present.length - 1)
+      held.append(line)
+    } else {
+      if (first !== null) yield unfold(first)
+      first = number
+      held.keep(0)
+      held.append(line)
     }
   }
-  if (held !== null) yield textOf(held)
+  if (first !== null) yield unfold(first)
 }
 
 const isOutermost = ({ name }: Component): boolean => /^V(TODO|EVENT|JOURNAL|TIMEZONE|FREEBUSY)$/.test(name)
@@ -267,7 +281,7 @@ async function* componentsIn(file: CalendarFile): AsyncGenerator<Component | num
   const open: Component[] = []
   let length = 0
   for await (const { number, text } of unfolded(file)) {
-    const [, edge, name = ''] = /^(BEGIN|END):\s*(\S+)\s*$/i.exec(text) ?? []
+    const [, edge, name = ''] = /^(BEGIN|END):\s*(\S+)\s*$/i.exec(text ?? '') ?? []
     const current = open.at(-1)
     if (edge?.toUpperCase() === 'BEGIN') {
       if (name.toUpperCase() === 'VCALENDAR') continue
@@ -279,7 +293,8 @@ async function* componentsIn(file: CalendarFile): AsyncGenerator<Component | num
         yield length > maxComponent ? unended.line : unended
         length = 0
       }
-      open.at(-1)?.components.push(component)
+      length += text?.length ?? 0
+      if (length <= maxComponent) open.at(-1)?.components.push(component)
       open.push(component)
     } else if (edge !== undefined) {
       if (current?.name !== name.toUpperCase()) continue
@@ -288,8 +303,8 @@ async function* componentsIn(file: CalendarFile): AsyncGenerator<Component | num
       yield length > maxComponent ? current.line : current
       length = 0
     } else if (current !== undefined) {
-      length += text.length
-      if (length <= maxComponent) current.lines.push(text)
+      length += (text?.length ?? maxComponent) + lineOverhead
+      if (text !== null && length <= maxComponent) current.lines.push(text)
     }
   }
   const [left] = open
