@@ -167,8 +167,8 @@ delete from "exports"
 where "exports"."id" = $1::uuid;
 
 /* exports.insert */
-insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "lease_id", "leased_until", "failure", "writing_key", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
+insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "failure", "writing_key", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
 
 /* exports.lock */
 select "id"
@@ -307,8 +307,8 @@ set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4:
 where "imports"."id" = $9::uuid;
 
 /* imports.insert */
-insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "authors", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
-values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "authors", "preview", "result", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
 
 /* imports.lock */
 select "id"

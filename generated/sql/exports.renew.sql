@@ -1,5 +1,5 @@
 /* exports.renew */ with changed as (
-  update exports row set leased_until = now() + $1::int * interval '1 millisecond', done = $2::int, total = $3::int
+  update exports row set leased_until = now() + $1::int * interval '1 millisecond', renewals = "row"."renewals" + 1, done = $2::int, total = $3::int
   where "row"."id" = $4::uuid and "row"."lease_id" = $5::uuid and "row"."status" = 'running' and (
 exists (
   select from users person where "person"."id" = "row"."requested_by" and "person"."deleted_at" is null and not "person"."is_disabled"

@@ -16,7 +16,7 @@ import { exportJson, isUnended } from './read-models.ts'
 import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
-import { inTurn, mayRun } from './running-jobs.ts'
+import { inTurn, mayRun, usedBy } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -277,9 +277,9 @@ const take = statement(
       with next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
         from exports row join users person on ${person.id} = ${row.requested_by}
-        where ${isFree} and ${mayRun(row.requested_by)}
+        where ${isFree} and ${mayRun('export', row.requested_by)}
           and not ${isAnotherRunning}
-        order by ${row.created_at} limit 1 for update of row skip locked
+        order by ${usedBy(row.requested_by)}, ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
         .set({
@@ -287,6 +287,7 @@ const take = statement(
           failure: sql`case when ${isRun} then null when next.rests then 'sign_in_required' else 'interrupted' end`,
           finished_at: sql`case when ${isRun} then null else clock_timestamp() end`,
           attempts: sql`${row.attempts} + 1`,
+          renewals: sql`${row.renewals} + 1`,
           lease_id: p.lease_id,
           leased_until: lease(p),
           done: sql`0`,
@@ -311,7 +312,7 @@ const take = statement(
 )
 
 /**
- * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. One whose process
+ * Takes an export of the user whose jobs were worked on least, the one that has waited for longest, unless as many are running as may be, or another process is taking one. One whose process
  * died goes before the others of its requester. One whose requester has to sign in with an identity provider fails instead.
  */
 export const takeExport = async (
@@ -329,7 +330,7 @@ const renew = countingStatement(
   'exports.renew',
   { id: 'uuid', lease_id: 'uuid', lease: 'int', done: 'int', total: 'int?' },
   (p) => sql`
-    update exports row set leased_until = ${lease(p)}, done = ${p.done}, total = ${p.total}
+    update exports row set leased_until = ${lease(p)}, renewals = ${row.renewals} + 1, done = ${p.done}, total = ${p.total}
     where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' and ${isStillAllowed(row)} returning 1`,
 )
 

@@ -26,7 +26,7 @@ import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { importRecords, importRows, imports, uploads, users } from './schema/tables.ts'
-import { inTurn, mayRun } from './running-jobs.ts'
+import { inTurn, mayRun, usedBy } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -368,7 +368,7 @@ const take = statement(
   { lease_id: 'uuid', lease: 'int', user_id: 'uuid?' },
   { id: 'text' },
   (p) => {
-    // What is discarded goes first: its tasks count against the quota. Nothing changes a busy import but its lease and its progress, so the
+    // Of those of a user, what is discarded goes first: its tasks count against the quota. Nothing changes a busy import but its lease and its progress, so the
     // others are in the order in which they were asked for.
     const place = ({ status, updated_at, id }: typeof imports): SQL =>
       sql`(${status} <> 'discarding', ${updated_at}, ${id})`
@@ -376,15 +376,16 @@ const take = statement(
     return sql`
       with next as materialized (
         select ${row.id} from imports row
-        where ${isFree} and ${mayRun(row.user_id)}
+        where ${isFree} and ${mayRun('import', row.user_id)}
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
             select from imports other where ${isImportBusy(other)} and ${other.user_id} = ${row.user_id} and ${isEarlier})
-        order by ${place(row)} limit 1 for update of row skip locked
+        order by ${usedBy(row.user_id)}, ${place(row)} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
         .set({
           attempts: sql`${row.attempts} + 1`,
+          renewals: sql`${row.renewals} + 1`,
           lease_id: p.lease_id,
           leased_until: lease(p),
           done: sql`0`,
@@ -416,8 +417,8 @@ const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_i
 )
 
 /**
- * Takes the import that has waited for longest, of a user or of all, unless as many jobs are running as may be, its owner has one that
- * runs, or another process is taking one. Those of a user take turns: one that waits to be tried again is not overtaken by another.
+ * Takes an import of a user, or of the one of all whose jobs were worked on least, unless as many jobs are running as may be, its owner has
+ * one that runs, or another process is taking one. Those of a user take turns: one that waits to be tried again is not overtaken by another.
  */
 export const takeImport = async (
   db: Database,
@@ -441,7 +442,7 @@ const renew = countingStatement(
   'imports.renew',
   { id: 'uuid', lease_id: 'uuid', lease: 'int', done: 'int', total: 'int?' },
   (p) => sql`
-    update imports row set leased_until = ${lease(p)}, done = ${p.done}, total = ${p.total}
+    update imports row set leased_until = ${lease(p)}, renewals = ${row.renewals} + 1, done = ${p.done}, total = ${p.total}
     where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} returning 1`,
 )
 

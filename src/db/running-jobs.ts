@@ -2,10 +2,14 @@ import type { Database } from './engine/client.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import type { Runner } from './engine/transaction.ts'
-import { type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { isImportBusy, isUnended } from './read-models.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { exports, imports } from './schema/tables.ts'
 
 /**
- * Exports and imports take turns, because both work for minutes: two run at a time in the installation, and one of each user.
+ * Exports and imports take turns, because both work for minutes: three run at a time in the installation, two of each kind, and one of
+ * each user. So one kind never keeps the other waiting. Of users who wait, the one whose exports and imports were worked on least in the
+ * last hour goes first.
  */
 
 const lock = statement(
@@ -34,13 +38,27 @@ export const inTurn = async <T>(db: Database, { look, take }: Taking<T>): Promis
   )
 }
 
+/** What runs as a job. */
+type JobKind = 'export' | 'import'
+
 /** Those that a process works on. */
 const running = sql`(
-  select requested_by as user_id from exports where status = 'running' and leased_until > now()
+  select 'export' as kind, requested_by as user_id from exports where status = 'running' and leased_until > now()
   union all
-  select user_id from imports where lease_id is not null and leased_until > now()
+  select 'import', user_id from imports where lease_id is not null and leased_until > now()
 ) running`
 
 /** Whether there is room for another one of a user. */
-export const mayRun = (userId: SQLWrapper): SQL => sql`(
-  (select count(*) from ${running}) < 2 and not exists (select from ${running} where running.user_id = ${userId}))`
+export const mayRun = (kind: JobKind, userId: SQLWrapper): SQL => sql`(
+  (select count(*) < 3 and count(*) filter (where running.kind = ${sql.raw(`'${kind}'`)}) < 2 from ${running})
+  and not exists (select from ${running} where running.user_id = ${userId}))`
+
+const usedExport = aliasedTable(exports, 'used_export')
+const usedImport = aliasedTable(imports, 'used_import')
+
+/** How long processes have worked for a user in the last hour. */
+export const usedBy = (userId: SQLWrapper): SQL => sql`(
+  (select coalesce(sum(${usedExport.renewals}), 0) from exports used_export
+    where ${usedExport.requested_by} = ${userId} and (${isUnended(usedExport)} or ${usedExport.updated_at} > now() - interval '1 hour'))
+  + (select coalesce(sum(${usedImport.renewals}), 0) from imports used_import
+    where ${usedImport.user_id} = ${userId} and (${isImportBusy(usedImport)} or ${usedImport.updated_at} > now() - interval '1 hour')))`

@@ -1175,6 +1175,8 @@ export const exports = pgTable(
     /** Null before all were read. */
     total: integer('total'),
     attempts: integer('attempts').notNull().default(0),
+    /** How often a process has taken it or renewed its lease: how long it was worked on. */
+    renewals: integer('renewals').notNull().default(0),
     lease_id: uuid('lease_id'),
     /** Until when a process works on it; of one that waits, until when it does. */
     leased_until: instant('leased_until'),
@@ -1259,6 +1261,8 @@ export const imports = pgTable(
     /** Null before all were read. */
     total: integer('total'),
     attempts: integer('attempts').notNull().default(0),
+    /** How often a process has taken it or renewed its lease: how long it was worked on. */
+    renewals: integer('renewals').notNull().default(0),
     lease_id: uuid('lease_id'),
     /** Until when a process works on it; of one that waits, until when it does. */
     leased_until: instant('leased_until'),
