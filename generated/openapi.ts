@@ -887,7 +887,7 @@ export interface paths {
         put?: never;
         /**
          * Start a resumable upload of a file to import
-         * @description Creates an upload, to which chunks of a file are appended as in an upload to a task. When the last chunk has been stored, the file becomes an import, as if it had been sent to `POST /imports`. The operator sets the size limit (default: 2 GiB). In a session, starting an upload requires a recent authentication. To start one, unfinished uploads count among the 20 imports that you can keep.
+         * @description Creates an upload, to which chunks of a file are appended as in an upload to a task. When the last chunk has been stored, the file becomes an import, as if it had been sent to `POST /imports`. The operator sets the size limit (default: 2 GiB). In a session, starting an upload requires a recent authentication. To start one, unfinished uploads count among the 20 imports that you can keep, and towards the quota of bytes.
          */
         post: operations["createImportUpload"];
         delete?: never;
@@ -2387,7 +2387,8 @@ export interface paths {
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
          *     the display name; no secret and no token. Everybody has one export or import running at a time; others wait. You can
-         *     keep 20. While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports
+         *     keep 20, with the archives of the newest three: when an export has finished, older archives are deleted. Archives count
+         *     towards a quota of bytes with the files to import (413 `quota_exceeded`). While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports
          *     end with the failure `sign_in_required`, and finished ones cannot be downloaded.
          *
          *     Administrators can export what another user sees (`user_id`) in a session, without the reminders of that user. That is audited,
@@ -2554,8 +2555,8 @@ export interface paths {
          *     when the `status` is `ready`, its `preview` tells what it has, and which rows would be refused or altered, and why.
          *     Then change what should be different, and run it. A large file can be sent in chunks instead: `POST /imports/uploads`.
          *
-         *     The operator sets the size limit (default: 2 GiB). You can keep 20 imports. Files are deleted after a week, and
-         *     imports after 30 days; what they have created stays. In a session, this operation requires a recent authentication.
+         *     The operator sets the size limit (default: 2 GiB). You can keep 20 imports, whose files count towards a quota
+         *     of bytes with the archives of exports (413 `quota_exceeded`). Files are deleted after a week, and imports after 30 days; what they have created stays. In a session, this operation requires a recent authentication.
          */
         post: operations["createImport"];
         delete?: never;
@@ -5732,6 +5733,8 @@ export interface components {
         UserUsage: {
             /** @description The total size of the user's attachments in bytes. */
             attachment_bytes: components["schemas"]["ResourceUsage"];
+            /** @description The total size of the archives of the user's exports and of their files to import, with those that are being uploaded, in bytes. It can exceed the quota by an archive. */
+            interchange_bytes: components["schemas"]["ResourceUsage"];
             /** @description The number of tasks that the user owns, including those in the trash. Counting stops at 20,001, and at one more than a smaller quota. */
             tasks: components["schemas"]["ResourceUsage"];
             /** @description The number of webhooks that the user owns. */
@@ -6072,10 +6075,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds, exports or imports. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, those of the archives of your exports and your files to import, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds, exports or imports. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports" | "imports";
+            resource?: "attachment_bytes" | "interchange_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports" | "imports";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
@@ -13773,6 +13776,10 @@ export interface operations {
                      *       "attachment_bytes": {
                      *         "used": 98000000,
                      *         "quota": 10737418240
+                     *       },
+                     *       "interchange_bytes": {
+                     *         "used": 20000000,
+                     *         "quota": 21474836480
                      *       },
                      *       "tasks": {
                      *         "used": 1250,

@@ -153,6 +153,7 @@ export interface AppDeps {
     | 'logLevel'
     | 'attachmentMaxBytes'
     | 'attachmentQuotaBytes'
+    | 'interchangeQuotaBytes'
     | 'taskQuota'
     | 'auditDays'
     | 'eventDays'
@@ -425,7 +426,7 @@ export const buildApp = async ({
     ),
   )
 
-  const { attachmentMaxBytes, attachmentQuotaBytes, taskQuota } = config
+  const { attachmentMaxBytes, attachmentQuotaBytes, interchangeQuotaBytes, taskQuota } = config
   const isRegistrationOpen = config.registration === 'open'
   const signIn = createSignIn({
     accessTokens,
@@ -473,7 +474,11 @@ export const buildApp = async ({
     credentials,
     mailer,
     jobs,
-    quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
+    quotas: {
+      attachmentBytes: attachmentQuotaBytes,
+      interchangeBytes: interchangeQuotaBytes,
+      tasks: taskQuota,
+    },
     log,
   })
   const handlers: Handlers = {
@@ -523,6 +528,7 @@ export const buildApp = async ({
         jobs,
         attachmentQuotaBytes,
         importFileDays: config.importFileDays,
+        interchangeQuotaBytes,
       }),
       attachmentMaxBytes,
       importMaxBytes: config.importMaxBytes,
@@ -555,6 +561,7 @@ export const buildApp = async ({
         jobs,
         mailer,
         createLink: createLinks(exportLinkKeys, databaseClock.now),
+        interchangeQuotaBytes,
       }),
     }),
     ...importHandlers({
@@ -564,6 +571,7 @@ export const buildApp = async ({
         jobs,
         importMaxBytes: config.importMaxBytes,
         importFileDays: config.importFileDays,
+        interchangeQuotaBytes,
       }),
     }),
     ...webhookHandlers({

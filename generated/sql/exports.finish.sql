@@ -15,5 +15,13 @@ and ("row"."project_id" is null or exists (
   insert into notifications (id, user_id, reason, event_id, export_id, created_at)
   select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
   from recorded join users person on "person"."id" = requested_by and "person"."deleted_at" is null
-)
+),
+  old as materialized (
+    select "other"."id", "other"."storage_key" from finished join exports other
+      on "other"."requested_by" = finished.requested_by and "other"."storage_key" is not null
+    order by "other"."created_at" desc, "other"."id" desc offset 2
+    for update of other skip locked
+  ), marked as (update "exports" "row" set "status" = 'expired', "storage_key" = null, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at") from old where "row"."id" = old.id), removed as (
+    insert into file_deletions (storage_key) select storage_key from old
+  )
   select count(*) as finished from finished left join recorded on true;

@@ -355,6 +355,14 @@ export const settings = {
     example: '10737418240',
     doc: 'Maximum size of all attachments of a user, in bytes. `0` is unlimited. An administrator can give a user [another quota](administration.md#quotas).',
   }),
+  interchangeQuotaBytes: setting({
+    name: 'INTERCHANGE_QUOTA_BYTES',
+    parse: parseByteLimit,
+    default: 20 * 1024 ** 3,
+    shownDefault: '`21474836480` (20 GiB)',
+    example: '21474836480',
+    doc: 'Maximum size of what a user keeps of exports and imports, in bytes: the archives of exports and the files to import. An export starts while there is room, and its archive can exceed it. `0` is unlimited.',
+  }),
   taskQuota: setting({
     name: 'TASK_QUOTA',
     parse: parseCountLimit,

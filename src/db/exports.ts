@@ -362,6 +362,16 @@ export const beginExportFile = async (
   key: string,
 ): Promise<boolean> => (await beginFile(db, { id, lease_id, key })) === 1
 
+/** Archives of a user that are kept. */
+const maxArchives = 3
+
+/** Deletes the archives of the rows of `old`, as common table expressions. */
+const withoutArchives = sql`marked as ${builder
+  .update(row)
+  .set({ status: sql`'expired'`, storage_key: sql`null`, ...touched(row) })
+  .from(sql`old`)
+  .where(sql`${row.id} = old.id`)}`
+
 const finish = statement(
   'exports.finish',
   {
@@ -394,7 +404,15 @@ const finish = statement(
         sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' and ${isStillAllowed(row)}`,
       )
       .returning({ id: row.id, requested_by: row.requested_by })},
-    ${tell(sql`finished`, 'finished')}
+    ${tell(sql`finished`, 'finished')},
+    old as materialized (
+      select ${other.id}, ${other.storage_key} from finished join exports other
+        on ${other.requested_by} = finished.requested_by and ${other.storage_key} is not null
+      order by ${other.created_at} desc, ${other.id} desc offset ${sql.raw(String(maxArchives - 1))}
+      for update of other skip locked
+    ), ${withoutArchives}, removed as (
+      insert into file_deletions (storage_key) select storage_key from old
+    )
     select count(*) as finished from finished left join recorded on true`,
 )
 
@@ -422,7 +440,7 @@ export interface StoredExport {
   readonly done: number
 }
 
-/** Finishes an export with its file, for so many days. False as by `renewExport`. */
+/** Finishes an export with its file, for so many days, and deletes the archives before the last ones. False as by `renewExport`. */
 export const finishExport = async (
   db: Database,
   { id, lease_id }: TakenExport,
@@ -506,11 +524,7 @@ const expire = countingStatement(
       select ${row.id}, ${row.storage_key} from exports row
       where ${row.storage_key} is not null and (${row.expires_at} < ${retentionTime} or not ${isStillAllowed(row)})
       limit ${sql.raw(String(batch))} for update skip locked
-    ), marked as ${builder
-      .update(row)
-      .set({ status: sql`'expired'`, storage_key: sql`null`, ...touched(row) })
-      .from(sql`old`)
-      .where(sql`${row.id} = old.id`)},
+    ), ${withoutArchives},
     expired as (select storage_key from old)`,
 )
 

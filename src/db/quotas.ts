@@ -5,11 +5,11 @@ import { builtStatement } from './engine/built-statement.ts'
 import { constant } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { pipeline } from './engine/pipeline.ts'
-import { firstRow, rowLock } from './engine/row-statements.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import { feeds, tasks, users, webhooks } from './schema/tables.ts'
+import { exports, feeds, imports, tasks, uploads, users, webhooks } from './schema/tables.ts'
 
 const owned = aliasedTable(webhooks, 'owned')
 const feed = aliasedTable(feeds, 'feed')
@@ -19,6 +19,7 @@ const person = aliasedTable(users, 'person')
 /** The quotas of the installation; null is unlimited. */
 export interface Quotas {
   readonly attachmentBytes: number | null
+  readonly interchangeBytes: number | null
   readonly tasks: number | null
 }
 
@@ -94,6 +95,24 @@ export const countWebhooks = (userId: SQLWrapper): SQL<number> =>
 export const countFeeds = (userId: SQLWrapper): SQL<number> =>
   sql`(select count(*)::int from feeds feed where ${feed.owner_id} = ${userId} and ${feed.revoked_at} is null)`
 
+/** The size of the archives of a user's exports and of their files to import, with those that are being uploaded. */
+const interchangeBytes = (userId: SQLWrapper): SQL<number> => sql`(select coalesce(sum(size), 0)::int8 from (
+  select ${exports.size} from exports where ${exports.requested_by} = ${userId} and ${exports.storage_key} is not null
+  union all select ${imports.size} from imports where ${imports.user_id} = ${userId} and ${imports.storage_key} is not null
+  union all select ${uploads.upload_length} from uploads
+    where ${uploads.user_id} = ${userId} and ${uploads.task_id} is null and ${uploads.import_id} is null and ${uploads.expires_at} > now()) file)`
+
+const sumInterchange = statement(
+  'quotas.sum_interchange',
+  { id: 'uuid' },
+  { bytes: 'int8' },
+  (p) => sql`select ${interchangeBytes(p.id)} as bytes`,
+)
+
+/** What the caller keeps of exports and imports, in bytes. */
+export const readInterchangeBytes = async ({ db, principal }: StatementContext<Principal>): Promise<number> =>
+  expectRow(await sumInterchange(db, { id: principal.userId })).bytes
+
 const addTasks = statement(
   'quotas.count_tasks',
   { user_ids: 'uuid[]', changes: 'text[]' },
@@ -123,13 +142,14 @@ export const countTasks = (
 
 const selectUsage = query(
   'quotas.select_usage',
-  { id: 'uuid', attachment_bytes: 'int8?', tasks: 'int8?' },
+  { id: 'uuid', attachment_bytes: 'int8?', interchange_bytes: 'int8?', tasks: 'int8?' },
   { json: 'text?' },
   (p) => {
     const { id, attachment_bytes, attachment_quota_bytes, task_quota } = person
     const taskQuota = effectiveQuota(task_quota, p.tasks)
     const json = userUsageJson({
       attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
+      interchange_bytes: [interchangeBytes(id), sql<number | null>`${p.interchange_bytes}`],
       tasks: [ownedTasks(id, sql`least(${taskQuota}, ${maxCountedTasks})`), taskQuota],
       webhooks: [countWebhooks(id), sql<number>`${constant(maxWebhooks)}`],
       feeds: [countFeeds(id), sql<number>`${constant(maxFeeds)}`],
@@ -146,6 +166,13 @@ const selectUsage = query(
 export const selectUserUsage = async (
   ctx: StatementContext<Principal>,
   userId: string,
-  { attachmentBytes, tasks }: Quotas,
+  { attachmentBytes, interchangeBytes, tasks }: Quotas,
 ): Promise<{ readonly json: string | null } | null> =>
-  firstRow(await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks }))
+  firstRow(
+    await selectUsage(ctx, {
+      id: userId,
+      attachment_bytes: attachmentBytes,
+      interchange_bytes: interchangeBytes,
+      tasks,
+    }),
+  )

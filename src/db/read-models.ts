@@ -131,6 +131,7 @@ const usageJson = ([used, quota]: Usage): SQL<Schemas['ResourceUsage']> =>
 export const userUsageJson = (usage: Readonly<Record<keyof Schemas['UserUsage'], Usage>>): SQL =>
   object({
     attachment_bytes: usageJson(usage.attachment_bytes),
+    interchange_bytes: usageJson(usage.interchange_bytes),
     tasks: usageJson(usage.tasks),
     webhooks: usageJson(usage.webhooks),
     feeds: usageJson(usage.feeds),

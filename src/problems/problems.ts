@@ -28,7 +28,15 @@ interface ProblemOptions {
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of other things that a user has. */
 type QuotaResource =
-  'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds' | 'exports' | 'imports'
+  | 'attachment_bytes'
+  | 'interchange_bytes'
+  | 'tasks'
+  | 'webhooks'
+  | 'reminders'
+  | 'task_reminders'
+  | 'feeds'
+  | 'exports'
+  | 'imports'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -654,6 +662,8 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
+  interchange_bytes: (quota, used) =>
+    `Your exports and files to import use ${used} of ${quota} bytes. Delete those that you no longer need.`,
   reminders: (quota, used) => `You have ${used} of ${quota} reminders. Delete those that you no longer need.`,
   exports: (quota, used) => `You have ${used} of ${quota} exports. Delete one that you no longer need.`,
   imports: (quota, used) => `You have ${used} of ${quota} imports. Delete one that you no longer need.`,

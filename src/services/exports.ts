@@ -18,7 +18,7 @@ import {
   viewExport,
 } from '../db/exports.ts'
 import { lockProject } from '../db/projects.ts'
-import { lockCounters } from '../db/quotas.ts'
+import { lockCounters, readInterchangeBytes } from '../db/quotas.ts'
 import { lockUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
@@ -39,6 +39,8 @@ interface Deps {
   readonly jobs: Pick<Jobs, 'wake'>
   readonly mailer: Pick<Mailer, 'sendDataExported'>
   readonly createLink: CreateLink
+  /** Bytes that a user may keep of exports and imports; null is unlimited. */
+  readonly interchangeQuotaBytes: number | null
 }
 
 /** The archive of an export. */
@@ -82,7 +84,14 @@ export const listExports = (ctx: OpContext<Principal>, page: PageRequest): Promi
 export const getExport = async (ctx: OpContext<Principal>, id: string): Promise<ExportRow> =>
   expectFound(await selectExport(ctx, id))
 
-export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }: Deps): Exports => ({
+export const createExports = ({
+  storage,
+  checkSpace,
+  jobs,
+  mailer,
+  createLink,
+  interchangeQuotaBytes: quota,
+}: Deps): Exports => ({
   async create(ctx, { project_id: projectId = null, user_id: userId = ctx.principal.userId }) {
     const isOwn = userId === ctx.principal.userId
     if (!isOwn && projectId !== null)
@@ -103,9 +112,15 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
           'export.create_of_project',
           expectSeen('project.see', await lockProject(tx, projectId, 'use')),
         )
-      const used = await countExports(tx)
+      const { used, bytes } = await pipeline(tx.db, {
+        used: () => countExports(tx),
+        bytes: () => readInterchangeBytes(tx),
+      })
       if (used >= maxExports)
         throw problems.quotaExceeded({ resource: 'exports', quota: maxExports, used, size: 1 })
+      // The size of the archive is not known.
+      if (quota !== null && bytes >= quota)
+        throw problems.quotaExceeded({ resource: 'interchange_bytes', quota, used: bytes, size: 1 })
       const { view } = await pipeline(tx.db, {
         export: () => insertExport(tx, id, { userId, projectId }),
         audit: () => (isOwn ? null : recordAudit(tx, 'export.requested', { userId })),

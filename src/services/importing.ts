@@ -1,6 +1,6 @@
 import { pipeline } from '../db/engine/pipeline.ts'
 import { countImports, insertImport, type NewImport, viewImport } from '../db/imports.ts'
-import { lockCounters } from '../db/quotas.ts'
+import { lockCounters, readInterchangeBytes } from '../db/quotas.ts'
 import { countUnfinishedImports, finishUpload, lockLeased } from '../db/uploads.ts'
 import { readCaller } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
@@ -20,17 +20,29 @@ interface Importer {
   readonly is_proven: boolean
   /** Imports that count against the limit. */
   readonly used: number
+  /** What they keep of exports and imports, in bytes. */
+  readonly bytes: number
+}
+
+/** Room for a file. */
+export interface ImportRoom {
+  /** Bytes that the file adds, as far as they are known. */
+  readonly size: number
+  /** Bytes that a user may keep of exports and imports; null is unlimited. */
+  readonly quota: number | null
 }
 
 /**
- * Requires a recent proof of identity, and room for another import.
+ * Requires a recent proof of identity, and room for another import and its file.
  *
  * @throws Problem 403, 413
  */
-const expectImportable = ({ is_proven, used }: Importer): void => {
+const expectImportable = ({ is_proven, used, bytes }: Importer, { size, quota }: ImportRoom): void => {
   expectProven({ is_proven })
   if (used >= maxImports)
     throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+  if (quota !== null && bytes + size > quota)
+    throw problems.quotaExceeded({ resource: 'interchange_bytes', quota, used: bytes, size })
 }
 
 /**
@@ -38,11 +50,15 @@ const expectImportable = ({ is_proven, used }: Importer): void => {
  *
  * @throws Problem 403, 413
  */
-export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> => {
+export const checkImportable = async (ctx: OpContext<Principal>, room: ImportRoom): Promise<void> => {
   // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
-  const [{ is_proven }, used] = await Promise.all([readCaller(ctx), countImports(ctx)])
+  const [{ is_proven }, used, bytes] = await Promise.all([
+    readCaller(ctx),
+    countImports(ctx),
+    readInterchangeBytes(ctx),
+  ])
   // A repeat needs no room. Looked up last, because its import may be among those that were counted.
-  if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })
+  if (!(await hasReplay(ctx))) expectImportable({ is_proven, used, bytes }, room)
 }
 
 const lockImporter = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: tx.principal.userId })
@@ -53,14 +69,15 @@ const lockImporter = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id:
  *
  * @throws Problem 403, 413
  */
-export const expectMayStartImport = async (tx: OpTransaction<Principal>): Promise<void> => {
-  const { caller, imports, unfinished } = await pipeline(tx.db, {
+export const expectMayStartImport = async (tx: OpTransaction<Principal>, room: ImportRoom): Promise<void> => {
+  const { caller, imports, unfinished, bytes } = await pipeline(tx.db, {
     lock: () => lockImporter(tx),
     caller: () => readCaller(tx),
     imports: () => countImports(tx),
     unfinished: () => countUnfinishedImports(tx),
+    bytes: () => readInterchangeBytes(tx),
   })
-  expectImportable({ is_proven: caller.is_proven, used: imports + unfinished })
+  expectImportable({ is_proven: caller.is_proven, used: imports + unfinished, bytes }, room)
 }
 
 /** How a stored file came, and what is done with it. */
@@ -68,6 +85,8 @@ interface Arrival {
   readonly jobs: Pick<Jobs, 'wake'>
   /** Days for which the file is kept. */
   readonly days: number
+  /** Bytes that a user may keep of exports and imports; null is unlimited. */
+  readonly quota: number | null
   /** The resumable upload that becomes the import; null if the file came in one request. */
   readonly upload: UploadLease | null
 }
@@ -76,17 +95,21 @@ interface Arrival {
 export const addImport = (
   ctx: OpContext<Principal>,
   file: NewImport,
-  { jobs, days, upload }: Arrival,
+  { jobs, days, quota, upload }: Arrival,
 ): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
-    const { caller, used, isHeld } = await pipeline(tx.db, {
+    const { caller, used, bytes, isHeld } = await pipeline(tx.db, {
       lock: () => lockImporter(tx),
       caller: () => readCaller(tx),
       used: () => countImports(tx),
+      bytes: () => readInterchangeBytes(tx),
       isHeld: () => upload === null || lockLeased(tx, upload),
     })
-    // Identity was proven when the upload was started, which may be hours ago.
-    expectImportable({ is_proven: caller.is_proven || upload !== null, used })
+    // Identity was proven when the upload was started, which may be hours ago. Its bytes count since then.
+    expectImportable(
+      { is_proven: caller.is_proven || upload !== null, used, bytes },
+      { size: upload === null ? file.size : 0, quota },
+    )
     if (!isHeld) throw problems.notFound()
     const { view } = await pipeline(tx.db, {
       import: () => insertImport(tx, id, file, days),

@@ -47,6 +47,8 @@ interface Deps {
   readonly jobs: Pick<Jobs, 'wake'>
   readonly importMaxBytes: number
   readonly importFileDays: number
+  /** Bytes that a user may keep of exports and imports; null is unlimited. */
+  readonly interchangeQuotaBytes: number | null
 }
 
 type ImportPatch = components['schemas']['ImportPatch']
@@ -82,9 +84,15 @@ export const listImportRows = async (
   page: PageRequest,
 ): Promise<Page> => expectFound(await selectImportRows(ctx, id, filter, page))
 
-export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }: Deps): Imports => ({
+export const createImports = ({
+  storage,
+  jobs,
+  importMaxBytes,
+  importFileDays,
+  interchangeQuotaBytes: quota,
+}: Deps): Imports => ({
   async create(ctx, form) {
-    await checkImportable(ctx)
+    await checkImportable(ctx, { size: form.minSize, quota })
     const { fileName, stored } = await form.receive(
       (content) =>
         storage.put(content, {
@@ -96,7 +104,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     const { key: storage_key, size, sha256 } = stored
     const received = withContent(ctx, [fileName, sha256])
     const file = { file_name: fileName, storage_key, size, sha256 }
-    const create = () => addImport(received, file, { jobs, days: importFileDays, upload: null })
+    const create = () => addImport(received, file, { jobs, days: importFileDays, quota, upload: null })
     return keepIfUsed(storage, stored, create, ({ replayed }) => !replayed)
   },
 

@@ -46,6 +46,8 @@ interface Deps {
   /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
   readonly importFileDays: number
+  /** Bytes that a user may keep of exports and imports; null for no limit. */
+  readonly interchangeQuotaBytes: number | null
 }
 
 /** Part of a file, and its offset in the file. */
@@ -99,6 +101,7 @@ export const createUploads = ({
   jobs,
   attachmentQuotaBytes: quota,
   importFileDays,
+  interchangeQuotaBytes,
 }: Deps): Uploads => {
   /** Creates an upload. */
   const create = (ctx: OpContext<Principal>, id: string, file: UploadedFile): Promise<string> => {
@@ -112,7 +115,7 @@ export const createUploads = ({
       storage_key: newKey(),
     }
     return transaction(ctx, async (tx) => {
-      if (taskId === null) await expectMayStartImport(tx)
+      if (taskId === null) await expectMayStartImport(tx, { size, quota: interchangeQuotaBytes })
       const task = taskId === null ? null : await expectMayStartAttachment(tx, { taskId, size, quota })
       return insertUpload(tx, id, task, upload)
     })
@@ -179,7 +182,8 @@ export const createUploads = ({
     }
     if (taskId === null) {
       const file = { file_name, storage_key, size, sha256 }
-      const { id } = await addImport(ctx, file, { jobs, days: importFileDays, upload: held })
+      const arrival = { jobs, days: importFileDays, quota: interchangeQuotaBytes, upload: held }
+      const { id } = await addImport(ctx, file, arrival)
       return { ...noOutcome, import_id: id }
     }
     const file = {

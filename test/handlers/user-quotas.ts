@@ -92,6 +92,7 @@ t.test('getUserUsage', async (t) => {
   await service.expect('createWebhook', 201, { token: ada.token, body: webhook })
   const usage = {
     attachment_bytes: { used: 300, quota: 1_000 },
+    interchange_bytes: { used: 0, quota: null },
     tasks: { used: 1, quota: 6 },
     webhooks: { used: 1, quota: 100 },
     feeds: { used: 0, quota: 50 },
