@@ -457,6 +457,7 @@ export const buildApp = async ({
     accessTokens,
     credentials,
     sessions,
+    attemptKeys,
     shouldAuditFailure,
     create: providerPolicy.create,
     isOnly,
@@ -622,7 +623,7 @@ export const buildApp = async ({
     finish: awaitOnClose(app),
   })
   await registerProviderRoutes(app, {
-    complete: (answer) => oidc.complete(db, answer),
+    complete: (client, answer) => oidc.complete(anonymousContext(db, client), answer),
     endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
     countRefused: async (request, reply) => void (await limit(request, reply, 'anonymous', null)),
   })

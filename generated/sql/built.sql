@@ -57,6 +57,11 @@ where "attachments"."id" = $1::uuid;
 delete from "attempts"
 where "attempts"."key" = $1::bytea;
 
+/* attempts.take_back */
+update "attempts"
+set "failures" = "attempts"."failures" - 1, "delayed_until" = case when "attempts"."failures" <= $1::int then '-infinity' else "attempts"."delayed_until" end
+where "attempts"."key" = $2::bytea;
+
 /* audit_events.record */
 insert into "audit_events" ("id", "action", "actor_id", "user_id", "session_id", "token_id", "address", "user_agent", "request_id", "created_at")
 values ($1::uuid, $2::text, $3::uuid, $4::uuid, $5::uuid, $6::uuid, $7::text, $8::text, $9::text, default)

@@ -5,13 +5,15 @@ import { networkOf } from '../domain/network.ts'
 /**
  * The keys of the counters of failed attempts. Password attempts are counted per address (or user) and network, so that an
  * attacker in another network cannot lock out a user, and unknown addresses behave like known ones. Second factor attempts are
- * counted per user only, because six digits could be guessed from many networks by an attacker who knows the password.
+ * counted per user only, because six digits could be guessed from many networks by an attacker who knows the password. Codes of an
+ * identity provider are counted per provider and network: it is not known whose they are.
  */
 export interface AttemptKeys {
   /** `name` is the email address or the username of the attempt. */
   ofSignIn(name: string, client: Client): Buffer
   ofPassword(userId: string, client: Client): Buffer
   ofSecondFactor(userId: string): Buffer
+  ofProviderCode(provider: string, client: Client): Buffer
 }
 
 /** Keys are HMACs, because a user may type the password into the address field. */
@@ -22,5 +24,6 @@ export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
     ofSignIn: (name, { address }) => keyOf('sign-in', name, networkOf(address)),
     ofPassword: (userId, { address }) => keyOf('password', userId, networkOf(address)),
     ofSecondFactor: (userId) => keyOf('second-factor', userId),
+    ofProviderCode: (provider, { address }) => keyOf('provider-code', provider, networkOf(address)),
   }
 }

@@ -4,7 +4,6 @@ import type { StatementContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { retentionTime } from './engine/retention.ts'
-import type { Runner } from './engine/transaction.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { type EndedLogin, loginHashes } from './logout-tokens.ts'
 import { logoutTokens, oidcCodes } from './schema/tables.ts'
@@ -47,7 +46,7 @@ interface NewCode {
 
 /** Stores a sealed identity under the hash of a code. */
 export const insertOidcCode = async (
-  db: Runner,
+  { db }: StatementContext,
   { hash, sealed, owner, begunAt }: NewCode,
 ): Promise<void> => {
   const values = { hash, sealed, ...loginHashes(owner), begun_at: begunAt }

@@ -6,11 +6,10 @@ import { problems } from '../problems/problems.ts'
 
 interface ProviderRequests {
   /** Where a browser goes on to that an identity provider has sent back. @throws Problem */
-  readonly complete: (answer: {
-    readonly provider: string
-    readonly query: string
-    readonly requestId: string
-  }) => Promise<string>
+  readonly complete: (
+    client: Client,
+    answer: { readonly provider: string; readonly query: string },
+  ) => Promise<string>
   /** Ends the sessions that a logout token names. @throws Problem */
   readonly endSessions: (
     client: Client,
@@ -30,6 +29,12 @@ const workOf = ({ ip }: FastifyRequest): Work => ({
   sent: [],
 })
 
+const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
+  address: ip,
+  userAgent: headers['user-agent'] ?? null,
+  requestId: id,
+})
+
 const form = 'application/x-www-form-urlencoded'
 
 /** Bytes. Logout tokens are small. */
@@ -45,10 +50,10 @@ export const registerProviderRoutes = async (
 ): Promise<void> => {
   // HEAD would use up the code of the provider, and the answer has nothing to read.
   app.get<OfProvider>('/auth/oidc/:provider/callback', { exposeHeadRoute: false }, async (request, reply) => {
-    const { params, id, raw } = request
+    const { params, raw } = request
     const query = new URL(raw.url ?? '', 'http://localhost').search
     const location = await runAs(workOf(request), () =>
-      complete({ provider: params.provider, query, requestId: id }),
+      complete(clientOf(request), { provider: params.provider, query }),
     )
     // The code must not get into caches or into the Referer of another page.
     return reply
@@ -74,13 +79,14 @@ export const registerProviderRoutes = async (
       '/auth/oidc/:provider/backchannel-logout',
       { bodyLimit: maxForm, config: { countsRefusals: true } },
       async (request, reply) => {
-        const { body, params, ip, headers, id } = request
+        const { body, params } = request
         const tokens = body instanceof URLSearchParams ? body.getAll('logout_token') : []
         const [token, ...others] = tokens
         if (token === undefined || others.length > 0)
           throw problems.invalidRequest('The body must be a form with one logout_token.')
-        const client = { address: ip, userAgent: headers['user-agent'] ?? null, requestId: id }
-        await runAs(workOf(request), () => endSessions(client, { provider: params.provider, token }))
+        await runAs(workOf(request), () =>
+          endSessions(clientOf(request), { provider: params.provider, token }),
+        )
         return reply.header('cache-control', 'no-store').code(200).send()
       },
     )

@@ -1,10 +1,12 @@
 import type { AccessTokens } from '../auth/access-tokens.ts'
+import type { AttemptKeys } from '../auth/attempts.ts'
 import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
 import type { Credentials } from '../auth/credentials.ts'
 import { hashOidcCode, newChallenge, newOidcCode, newRefreshToken } from '../auth/opaque-tokens.ts'
 import { randomText } from '../auth/random-text.ts'
 import { open, seal } from '../auth/seal.ts'
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
+import { forgetAttempts, insertAttempt, takeBackAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { endEarlierAccess } from '../db/end-access.ts'
 import { readClock } from '../db/engine/database-clock.ts'
@@ -13,7 +15,6 @@ import { ConstraintViolation } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { pipeline, pipelineEach } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Runner } from '../db/engine/transaction.ts'
 import {
   findIdentity,
   findUserByEmail,
@@ -85,7 +86,6 @@ interface ProviderAnswer {
   readonly provider: string
   /** The query of the redirect URI, with the question mark. */
   readonly query: string
-  readonly requestId: string
 }
 
 /** How users can sign in. */
@@ -104,7 +104,7 @@ export interface Oidc {
    *
    * @throws Problem 400 for an answer to no request of this service, 404
    */
-  complete(db: Runner, answer: ProviderAnswer): Promise<string>
+  complete(ctx: OpContext<null>, answer: ProviderAnswer): Promise<string>
   /** @throws Problem 401 for an invalid code, or when a second factor is required, 403, 409, 422 for an invalid invitation */
   exchange(ctx: OpContext, input: CodeInput): Promise<IssuedTokens>
   /** Links an identity to the caller's account. Returns its id and its JSON. @throws Problem 403, 409, 422 for an invalid code */
@@ -143,6 +143,7 @@ interface Deps {
   readonly accessTokens: AccessTokens
   readonly credentials: Credentials
   readonly sessions: Sessions
+  readonly attemptKeys: AttemptKeys
   readonly shouldAuditFailure: ShouldAuditFailure
   readonly create: CreationMode
   /** Whether passwords are closed. */
@@ -187,7 +188,8 @@ export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageReque
   selectIdentities(ctx, page)
 
 export const createOidc = (deps: Deps): Oidc => {
-  const { providers, keys, accessTokens, credentials, usablePassword, ownIssuer, now, log } = deps
+  const { providers, keys, accessTokens, credentials, attemptKeys, usablePassword, ownIssuer, now, log } =
+    deps
 
   const expectProvider = (id: string): Provider => {
     const provider = providers.find(id)
@@ -218,16 +220,19 @@ export const createOidc = (deps: Deps): Oidc => {
     return null
   }
 
-  /** Uses the code of a sign-in up that is refused. Whether that succeeds or not, the refusal is the answer. */
-  const useUp = async (ctx: OpContext, hash: Buffer): Promise<void> => {
+  /** Waits for work whose failure must not replace the answer. */
+  const orLog = async (ctx: OpContext, work: Promise<void>, message: string): Promise<void> => {
     try {
-      await takeOidcCode(ctx, hash)
+      await work
     } catch (error) {
-      log.warn(
-        { err: error, request_id: ctx.client.requestId },
-        'The code of a refused sign-in was not used up: it expires within a minute',
-      )
+      log.warn({ err: error, request_id: ctx.client.requestId }, message)
     }
+  }
+
+  /** Uses the code of a sign-in up that is refused. */
+  const useUp = async (ctx: OpContext, hash: Buffer): Promise<void> => {
+    const taken = takeOidcCode(ctx, hash).then(() => undefined)
+    await orLog(ctx, taken, 'The code of a refused sign-in was not used up: it expires within a minute')
   }
 
   /**
@@ -289,6 +294,13 @@ export const createOidc = (deps: Deps): Oidc => {
     }
   }
 
+  /** Takes an attempt with a code of a provider back, unless the provider does not know the code: an outage is no fault of the client. */
+  const settleCode = async (ctx: OpContext<null>, key: Buffer, error: unknown): Promise<void> => {
+    const isMadeUp = error instanceof NotAuthenticated && error.code !== null && codeErrors.has(error.code)
+    if (!isMadeUp) await takeBackAttempt(ctx, key, freeCodes)
+    else if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
+  }
+
   /** Uses a code up, in a statement of its own: a refusal, which rolls a transaction back, must use it up too. */
   const redeemInSession = async (
     ctx: OpContext,
@@ -317,7 +329,7 @@ export const createOidc = (deps: Deps): Oidc => {
       return { url: url.href, expiresAt: new Date(expiresAt).toISOString() }
     },
 
-    async complete(db, { provider: id, query, requestId }) {
+    async complete(ctx, { provider: id, query }) {
       const provider = expectProvider(id)
       const redirected = new URL(query, provider.redirectUri)
       const request = openRequest(keys, redirected.searchParams.get('state') ?? '')
@@ -326,7 +338,7 @@ export const createOidc = (deps: Deps): Oidc => {
         throw problems.invalidOidcState()
       const { purpose, codeChallenge, invitationToken } = request
       // Exactly, since a logout from then on ends what has begun.
-      const begunAt = await readClock(db)
+      const begunAt = await readClock(ctx.db)
       const goOn = (parameters: Readonly<Record<string, string>>): string => {
         const url = new URL(request.returnTo)
         const answer = { ...parameters, state: request.clientState, iss: ownIssuer }
@@ -334,6 +346,7 @@ export const createOidc = (deps: Deps): Oidc => {
         return url.href
       }
       const refuse = (error: string, reason: string, description?: string): string => {
+        const { requestId } = ctx.client
         log.warn({ provider: id, request_id: requestId }, reason)
         return goOn({
           error,
@@ -344,14 +357,36 @@ export const createOidc = (deps: Deps): Oidc => {
       // A time so far ahead is from before the clock was set back.
       if (request.expiresAt <= begunAt || request.expiresAt > begunAt + authorizationLifetime)
         return refuse('invalid_request', `The request to ${id} is older than 10 minutes`)
+      // Counted before the provider is asked about it: nobody can send it made-up codes through this service until it locks the client.
+      const attemptKey = redirected.searchParams.has('code')
+        ? attemptKeys.ofProviderCode(id, ctx.client)
+        : null
+      const wait = attemptKey === null ? 0 : await insertAttempt(ctx, attemptKey, freeCodes)
+      if (wait > 0)
+        return refuse(
+          'temporarily_unavailable',
+          `The identity provider ${id} is not asked about another code for ${wait} seconds: too many from this network were wrong`,
+          `Too many sign-ins from your network have failed. Try again in ${wait} seconds.`,
+        )
       try {
         const identity = await provider.authenticate(request, redirected)
         const { token: code, hash } = newOidcCode()
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
-        await insertOidcCode(db, { hash, sealed, owner: identity, begunAt })
+        await transaction(ctx, async (tx) => {
+          await Promise.all([
+            insertOidcCode(tx, { hash, sealed, owner: identity, begunAt }),
+            attemptKey && forgetAttempts(tx, attemptKey),
+          ])
+        })
         return goOn({ code })
       } catch (error) {
+        if (attemptKey !== null)
+          await orLog(
+            ctx,
+            settleCode(ctx, attemptKey, error),
+            'An attempt to sign in stays counted as failed',
+          )
         // The code is that of OpenID Connect Core Unmet Authentication Requirements 1.0.
         if (error instanceof NotRecent)
           return refuse('unmet_authentication_requirements', error.message, error.remedy)
@@ -540,6 +575,15 @@ interface UnlinkingDeps extends Pick<Deps, 'usablePassword'> {
 
 /** Binds what is sealed under a code to it. */
 const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`
+
+/**
+ * Codes of a provider that can fail, or be looked at, before the next one of the network is delayed: more than passwords, because people
+ * who share an address sign in at once.
+ */
+const freeCodes = 10
+
+/** What a provider says of a code that it does not know (RFC 6749, section 5.2). */
+const codeErrors = new Set(['invalid_grant', 'invalid_request'])
 
 /** Errors that a client can act on. Others of a provider are none of its business. */
 const passedOn = new Set([

@@ -5,7 +5,7 @@ import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { shellContext } from '../../src/services/context.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
-import { accountActions } from '../fixture/accounts.ts'
+import { accountActions, from } from '../fixture/accounts.ts'
 import {
   browserAt,
   clientId,
@@ -442,6 +442,85 @@ t.test('answers of a provider', async (t) => {
     t.equal((await browserAt(fresh).answer()).get('error'), 'server_error')
     mixed.alterRedirect = (url) => url.searchParams.set('iss', mixed.url)
     t.ok((await browserAt(fresh).answer()).has('code'))
+  })
+})
+
+t.test('made-up codes do not make the provider lock the client', async (t) => {
+  const provider = await startIssuer()
+  provider.claims = verified('made-up')
+  const asked = () => provider.requests.filter((path) => path === '/token').length
+  const at = await startService(t, {
+    db,
+    config: { oidc: oidcConfig([providerOf(provider)]), trustProxy: ['127.0.0.1'] },
+  })
+  const { begin, authenticate } = browserAt(at)
+  /** Where the provider sends the browser, with another code, or with an error in place of it. */
+  const callbackWith = async (query: Readonly<Record<string, string>>): Promise<URL> => {
+    const callback = new URL(await authenticate(await begin()))
+    if (query.error !== undefined) callback.searchParams.delete('code')
+    for (const [name, value] of Object.entries(query)) callback.searchParams.set(name, value)
+    return callback
+  }
+  /** What the program learns. */
+  const send = async (address: string, callback: URL): Promise<URLSearchParams> => {
+    const response = await fetch(callback, { redirect: 'manual', headers: from(address) })
+    return new URL(response.headers.get('location') ?? '').searchParams
+  }
+  const comeBack = async (address: string, query: Readonly<Record<string, string>> = {}) =>
+    send(address, await callbackWith(query))
+  const rejectCodes: NonNullable<typeof provider.intercept> = ({ url }, response) => {
+    if (url !== '/token') return false
+    response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":"invalid_grant"}')
+    return true
+  }
+  const lapse = () => db.run(`update attempts set delayed_until = now() - interval '1 ms'`, [])
+  await db.run('delete from attempts', [])
+
+  await t.test('however many come at once', async (t) => {
+    provider.intercept = rejectCodes
+    const before = asked()
+    const callbacks = await Promise.all(Array.from({ length: 25 }, () => callbackWith({ code: 'x' })))
+    const answers = await Promise.all(callbacks.map((callback) => send('192.0.2.1', callback)))
+    t.equal(asked() - before, 10)
+    t.equal(answers.filter((answer) => answer.get('error') === 'server_error').length, 10)
+    const refused = answers.find((answer) => answer.get('error') === 'temporarily_unavailable')
+    t.match(refused?.get('error_description'), /^Too many sign-ins .* Try again in [1-5] seconds\.$/)
+    const failures = await db.run(
+      `select from audit_events where action = 'sign_in.failed' and address = '192.0.2.1'`,
+      [],
+    )
+    t.equal(failures.length, 10)
+  })
+
+  await t.test('the delay grows, whatever comes without a code in between', async (t) => {
+    for (const delay of [10, 20]) {
+      await lapse()
+      await comeBack('192.0.2.1', { code: 'x' })
+      await comeBack('192.0.2.1', { error: 'access_denied' })
+      const [row] = await db.run(
+        'select extract(epoch from delayed_until - last_failed_at)::int as delay from attempts',
+        [],
+      )
+      t.equal(row?.delay, delay)
+    }
+    provider.intercept = null
+  })
+
+  await t.test('other networks sign in, and so does this one after the delay, which ends it', async (t) => {
+    t.ok((await comeBack('198.51.100.1')).has('code'))
+    await lapse()
+    t.ok((await comeBack('192.0.2.1')).has('code'))
+    provider.intercept = rejectCodes
+    t.equal((await comeBack('192.0.2.1', { code: 'x' })).get('error'), 'server_error')
+    provider.intercept = null
+    t.ok((await comeBack('192.0.2.1')).has('code'))
+  })
+
+  await t.test('an outage counts for nothing', async (t) => {
+    provider.intercept = ({ url }, response) => url === '/token' && Boolean(response.writeHead(503).end())
+    for (let sent = 0; sent < 12; sent += 1) await comeBack('192.0.2.1')
+    provider.intercept = null
+    t.ok((await comeBack('192.0.2.1')).has('code'))
   })
 })
 
