@@ -88,11 +88,19 @@ export const problemTypes = {
     cause: 'The operator accepts sign-in with identity providers only (OIDC_ONLY).',
     remedy: 'Sign in with an identity provider. `GET /auth/oidc` lists them.',
   },
+  email_missing: {
+    status: 403,
+    title: 'Email address missing',
+    cause:
+      'The identity provider has authenticated you, but says no email address, or one that an account cannot have, and a new account needs one.',
+    remedy:
+      'Add an address with the provider and sign in again. If there is one, ask the operator to let the provider send it (the scope and the claim `email`), or an administrator for an account.',
+  },
   email_unverified: {
     status: 403,
     title: 'Email address not verified',
     cause:
-      'The identity provider has authenticated you, but says no email address, or does not say that yours is verified, and a new account needs one.',
+      'The identity provider has authenticated you, but does not say that your email address is verified, and a new account needs one that is.',
     remedy: 'Verify the address with the provider and sign in again, or ask an administrator for an account.',
   },
   invitations_disabled: {
@@ -461,7 +469,8 @@ export const problemTypes = {
     title: 'Service unavailable',
     cause:
       'The database, the file storage or an identity provider is unavailable, or the service is busy or stopping. Nothing was done.',
-    remedy: 'Retry after the seconds in Retry-After.',
+    remedy:
+      'Retry after the seconds in Retry-After. If the detail says that an identity provider is not set up correctly, ask the operator.',
   },
   write_conflict: {
     status: 503,

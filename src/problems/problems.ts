@@ -321,6 +321,11 @@ export const problems = {
       'The identity that has authenticated is not one of your account.',
       at('/oidc/code', 'is of another identity'),
     ),
+  emailMissing: () =>
+    new Problem(
+      'email_missing',
+      'The identity provider says no email address of yours that an account can have. Add one there and sign in again, or ask the operator, who may have to let the provider send it.',
+    ),
   emailUnverified: () =>
     new Problem(
       'email_unverified',

@@ -683,7 +683,8 @@ export const refusalOfAccount = (
   if (isAddressTaken) return problems.emailOfAnotherAccount()
   if (create === 'never') return problems.registrationClosed()
   if (create === 'invited' && !isInvited) return problems.accountNeedsInvitation()
-  return email === null || !(isEmailVerified || trustsEmail) ? problems.emailUnverified() : null
+  if (email === null) return problems.emailMissing()
+  return isEmailVerified || trustsEmail ? null : problems.emailUnverified()
 }
 
 /** Signs in to a new account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
@@ -701,7 +702,7 @@ const createAccount = async (
     trustsEmail: providers.find(identity.provider)?.settings.trustsEmail === true,
   })
   if (refusal !== null) throw refusal
-  if (email === null) throw problems.emailUnverified()
+  if (email === null) throw problems.emailMissing()
   const invitationHash =
     invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
   const isKnown = identity.timeZone === defaultTimeZone || (await knowsTimeZone(ctx, identity.timeZone))
