@@ -1,9 +1,12 @@
 /** The provider cannot be reached, or answers in a way that is not its protocol. Nothing was done. */
 export class ProviderUnavailable extends Error {
   override readonly name = 'ProviderUnavailable'
+  /** Whether it may respond later. Otherwise its settings are wrong, or those in OIDC_CONFIG. */
+  readonly isOutage: boolean
 
-  constructor(provider: string, cause: unknown) {
+  constructor(provider: string, cause: unknown, { isOutage }: { readonly isOutage: boolean }) {
     super(`The identity provider ${provider} cannot be used: ${reasonOf(cause)}`, { cause })
+    this.isOutage = isOutage
   }
 }
 
@@ -46,6 +49,10 @@ const textIn = (value: unknown, name: string): string | null => {
   return typeof found === 'string' ? found : null
 }
 
+/** Why the user info of a provider is not used. For the operator. */
+export const userInfoFailure = (provider: string, cause: unknown): string =>
+  `The request for the user info of the identity provider ${provider} failed, so only the claims of the ID token are used: ${messagesOf(cause, () => undefined)}`
+
 /** What the operator can do, by the code of an error of openid-client, of jose or of the system. */
 const advice: Readonly<Record<string, string>> = {
   OAUTH_JWT_TIMESTAMP_CHECK_FAILED:
@@ -55,8 +62,6 @@ const advice: Readonly<Record<string, string>> = {
     'a claim of the token is not the expected one; check issuer and client_id in OIDC_CONFIG',
   ERR_JWT_CLAIM_VALIDATION_FAILED:
     'a claim of the token is not the expected one; check issuer and client_id in OIDC_CONFIG',
-  OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED:
-    'its discovery document has another issuer; set issuer in OIDC_CONFIG to exactly that of the document',
   OAUTH_KEY_SELECTION_FAILED:
     'it has no key for the signature of the token; after a change of its keys, this can take a minute',
   ERR_JWKS_NO_MATCHING_KEY:
@@ -68,14 +73,38 @@ const advice: Readonly<Record<string, string>> = {
   OAUTH_TIMEOUT: 'it did not answer in time',
 }
 
-/** The messages of an error and its causes, and what to do. None has a secret: those of openid-client name claims and headers. */
-const reasonOf = (error: unknown): string => {
+/** The same, by the attribute of a JSON document that is not the expected one. */
+const adviceOfAttribute: Readonly<Record<string, string>> = {
+  issuer:
+    'its discovery document has another issuer; set issuer in OIDC_CONFIG to exactly that of the document',
+  sub: 'its user info is of another user than the ID token',
+}
+
+const adviceFor = (error: Error): string | undefined => {
+  const code = textIn(error, 'code')
+  if (code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') return adviceOfAttribute[attributeOf(error) ?? '']
+  return code !== null && Object.hasOwn(advice, code) ? advice[code] : undefined
+}
+
+/** The attribute that an error, which openid-client may have wrapped, was caused by. */
+const attributeOf = (error: Error): string | null =>
+  textIn(error.cause, 'attribute') ?? (error.cause instanceof Error ? attributeOf(error.cause) : null)
+
+/** Whether the user info is of another user than the ID token. */
+export const isOfAnotherUser = (error: unknown): boolean =>
+  error instanceof Error &&
+  textIn(error, 'code') === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED' &&
+  attributeOf(error) === 'sub'
+
+/** The messages of an error and its causes, and what to do. */
+const reasonOf = (error: unknown): string => messagesOf(error, adviceFor)
+
+/** None has a secret: those of openid-client name claims and headers. */
+const messagesOf = (error: unknown, adviseOn: (error: Error) => string | undefined): string => {
   const messages: string[] = []
   for (let one = error; one instanceof Error && messages.length < 5; one = one.cause) {
-    const code = textIn(one, 'code')
-    const known = code !== null && Object.hasOwn(advice, code) ? advice[code] : undefined
     const description = textIn(one, 'error_description') ?? textIn(one, 'error')
-    messages.push([known, one.message, description].filter((text) => text).join(': '))
+    messages.push([adviseOn(one), one.message, description].filter((text) => text).join(': '))
   }
   return messages.length === 0 ? 'it does not answer' : messages.join(': ').slice(0, 1_000)
 }

@@ -12,7 +12,13 @@ import {
   secondsOf,
   wantedClaims,
 } from './claims.ts'
-import { NotAuthenticated, NotRecent, ProviderUnavailable } from './failures.ts'
+import {
+  isOfAnotherUser,
+  NotAuthenticated,
+  NotRecent,
+  ProviderUnavailable,
+  userInfoFailure,
+} from './failures.ts'
 import { createBoundedFetch, type FetchLimits, fetchLimits } from './fetch.ts'
 
 /** An identity provider. */
@@ -25,11 +31,16 @@ export interface Provider {
   /** Where a browser authenticates. @throws ProviderUnavailable */
   authorizationUrl(request: AuthorizationRequest, state: string): Promise<URL>
   /**
-   * Who has authenticated, by the URL that the provider has redirected to; recently, if that was requested.
+   * Who has authenticated, by the URL that the provider has redirected to; recently, if that was requested. `warn` is told what the
+   * provider says that cannot be used.
    *
    * @throws NotAuthenticated, NotRecent, ProviderUnavailable
    */
-  authenticate(request: AuthorizationRequest, redirected: URL): Promise<ProvenIdentity>
+  authenticate(
+    request: AuthorizationRequest,
+    redirected: URL,
+    warn: (message: string) => void,
+  ): Promise<ProvenIdentity>
   /** Where a browser signs out of the provider; null if it has no such page. @throws ProviderUnavailable */
   logoutUrl(parameters: Readonly<Record<string, string>>): Promise<URL | null>
   /** @throws NotAuthenticated, ProviderUnavailable */
@@ -151,13 +162,32 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
     try {
       return await discovered()
     } catch (error) {
-      throw new ProviderUnavailable(id, error)
+      throw new ProviderUnavailable(id, error, { isOutage: isPassing(error) })
     }
   }
 
   /** Tells an outage from a refusal: only requests that could not be made are one. */
   const refuse = (error: unknown): Error =>
-    isOutage(error) ? new ProviderUnavailable(id, error) : new NotAuthenticated(id, error)
+    isOutage(error) ? new ProviderUnavailable(id, error, { isOutage: true }) : new NotAuthenticated(id, error)
+
+  /** The claims of the ID token, completed by the user info if that can be read. */
+  const completeClaims = async (
+    configuration: client.Configuration,
+    { access_token: accessToken }: { readonly access_token: string },
+    claims: ClaimSet,
+    warn: (message: string) => void,
+  ): Promise<ClaimSet> => {
+    const isComplete = wantedClaims(settings).every((name) => Object.hasOwn(claims, name))
+    if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined) return claims
+    try {
+      const userInfo = await client.fetchUserInfo(configuration, accessToken, String(claims.sub))
+      return mergeClaims(settings, claims, userInfo)
+    } catch (error) {
+      if (isOfAnotherUser(error)) throw error
+      warn(userInfoFailure(id, error))
+      return claims
+    }
+  }
 
   return {
     settings,
@@ -179,7 +209,7 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
       })
     },
 
-    async authenticate(request, redirected) {
+    async authenticate(request, redirected, warn) {
       const { configuration } = await expectDiscovered()
       const { nonce, verifier } = secretsOf(request)
       const state = redirected.searchParams.get('state') ?? ''
@@ -195,11 +225,8 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
         if (claims.azp !== undefined && claims.azp !== clientId)
           throw new TypeError('the ID token was issued to another client: its azp is not client_id')
         if (request.purpose === 'reauthenticate') expectRecent(id, claims)
-        const isComplete = wantedClaims(settings).every((name) => Object.hasOwn(claims, name))
-        if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)
-          return readClaims(settings, claims)
-        const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, String(claims.sub))
-        return readClaims(settings, mergeClaims(settings, claims, userInfo))
+        const all = await completeClaims(configuration, tokens, claims, warn)
+        return readClaims(settings, all)
       } catch (error) {
         throw error instanceof NotRecent ? error : refuse(error)
       }
@@ -295,9 +322,16 @@ const isOutage = (error: unknown): boolean => {
     code === 'ERR_JWKS_TIMEOUT' ||
     error.name === 'ResponseRefused' ||
     error.name === 'TimeoutError' ||
-    (error instanceof TypeError && error.message === 'fetch failed') ||
+    (error instanceof TypeError && ['fetch failed', 'terminated'].includes(error.message)) ||
     (error instanceof client.ClientError && isOutage(error.cause))
   )
+}
+
+/** Whether reading the discovery document may succeed later. Another answer than the document is no outage, such as a redirect. */
+const isPassing = (error: unknown): boolean => {
+  if (!(error instanceof Error) || error.name === 'ResponseRefused') return false
+  if (isOutage(error)) return !(error.cause instanceof Error && error.cause.name === 'ResponseRefused')
+  return error.cause instanceof Response ? error.cause.status >= 500 : isPassing(error.cause)
 }
 
 /** @throws TypeError */

@@ -53,6 +53,7 @@ import {
 } from '../oidc/authorization-request.ts'
 import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, NotRecent, ProviderUnavailable } from '../oidc/failures.ts'
+import { misconfigured } from '../oidc/problems.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
@@ -339,6 +340,8 @@ export const createOidc = (deps: Deps): Oidc => {
       const { purpose, codeChallenge, invitationToken } = request
       // Exactly, since a logout from then on ends what has begun.
       const begunAt = await readClock(ctx.db)
+      const warn = (message: string): void =>
+        log.warn({ provider: id, request_id: ctx.client.requestId }, message)
       const goOn = (parameters: Readonly<Record<string, string>>): string => {
         const url = new URL(request.returnTo)
         const answer = { ...parameters, state: request.clientState, iss: ownIssuer }
@@ -346,12 +349,11 @@ export const createOidc = (deps: Deps): Oidc => {
         return url.href
       }
       const refuse = (error: string, reason: string, description?: string): string => {
-        const { requestId } = ctx.client
-        log.warn({ provider: id, request_id: requestId }, reason)
+        warn(reason)
         return goOn({
           error,
           ...(description !== undefined && { error_description: description }),
-          request_id: requestId,
+          request_id: ctx.client.requestId,
         })
       }
       // A time so far ahead is from before the clock was set back.
@@ -369,7 +371,7 @@ export const createOidc = (deps: Deps): Oidc => {
           `Too many sign-ins from your network have failed. Try again in ${wait} seconds.`,
         )
       try {
-        const identity = await provider.authenticate(request, redirected)
+        const identity = await provider.authenticate(request, redirected, warn)
         const { token: code, hash } = newOidcCode()
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
@@ -391,7 +393,10 @@ export const createOidc = (deps: Deps): Oidc => {
         if (error instanceof NotRecent)
           return refuse('unmet_authentication_requirements', error.message, error.remedy)
         if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
-        if (error instanceof ProviderUnavailable) return refuse('temporarily_unavailable', error.message)
+        if (error instanceof ProviderUnavailable)
+          return error.isOutage
+            ? refuse('temporarily_unavailable', error.message)
+            : refuse('server_error', error.message, misconfigured)
         throw error
       }
     },

@@ -78,6 +78,40 @@ t.test('a discovery document with another issuer, or with an address that must n
   }
 })
 
+t.test('a user is told whether a retry helps', async (t) => {
+  const one = await startIssuer()
+  const at = await startService(t, {
+    config: {
+      oidc: oidcConfig([
+        providerOf(one, { id: 'slash', issuer: `${one.url}/` }),
+        providerOf(one, { id: 'moved', issuer: `${one.url}/moved` }),
+        providerOf(one, { id: 'failing', issuer: `${one.url}/failing` }),
+        providerOf(one, { id: 'breaking', issuer: `${one.url}/breaking` }),
+        providerOf(one, { id: 'down', issuer: 'http://127.0.0.1:9' }),
+      ]),
+    },
+  })
+  one.intercept = ({ url = '' }, response) => {
+    if (url.startsWith('/moved')) response.writeHead(301, { location: '/' }).end()
+    else if (url.startsWith('/failing')) response.writeHead(502).end()
+    else if (url.startsWith('/breaking'))
+      response.writeHead(200, { 'content-type': 'application/json' }).write('{', () => response.destroy())
+    else return false
+    return true
+  }
+  const body = { purpose: 'sign_in', return_to: returnTo, code_challenge: 'x'.repeat(43), state: 'x' }
+  for (const [provider, detail] of [
+    ['slash', /not set up correctly/],
+    ['moved', /not set up correctly/],
+    ['failing', /does not respond. Retry/],
+    ['breaking', /does not respond. Retry/],
+    ['down', /does not respond. Retry/],
+  ] as const) {
+    const reply = await at.expect('authorizeOidc', 503, { params: { provider }, body })
+    t.match(reply.body.detail, detail, provider)
+  }
+})
+
 t.test('a discovery document that names addresses of this machine', async (t) => {
   const https = 'https://login.example'
   const asked: string[] = []
@@ -190,6 +224,33 @@ t.test('a provider that fails after the user has authenticated', async (t) => {
     t.match(log.join(''), parameters.get('request_id') ?? 'none', name)
     t.ok((await others.answer()).has('code'), `others sign in while there is ${name}`)
   }
+
+  t.test('user info that fails: the claims of the ID token do, and the log names the request', async (t) => {
+    const failures: Readonly<Record<string, (response: Parameters<Answer>[1]) => void>> = {
+      refused: (response) => void response.writeHead(403).end(),
+      'refused with a challenge': (response) =>
+        void response.writeHead(401, { 'www-authenticate': 'Bearer error="invalid_token"' }).end(),
+      failing: (response) => void response.writeHead(500).end('oops'),
+      'a signed JWT': (response) =>
+        void response.setHeader('content-type', 'application/jwt').end('eyJhbGciOiJIUzI1NiJ9.e30.x'),
+      'no JSON': (response) => void response.end('<html>'),
+      broken: (response) => void response.destroy(),
+    }
+    for (const [name, answer] of Object.entries(failures)) {
+      issuer.intercept = atPath('/userinfo', answer)
+      issuer.claims = person('faulty')
+      log.length = 0
+      t.ok((await browser.answer()).has('code'), name)
+      t.match(log.join(''), /request for the user info of the identity provider mock failed/, name)
+      t.notMatch(log.join(''), /check issuer/, name)
+    }
+    issuer.intercept = atPath('/userinfo', (response) => json(response, { sub: 'another' }))
+    log.length = 0
+    t.equal((await browser.answer()).get('error'), 'server_error')
+    t.match(log.join(''), /user info is of another user than the ID token/)
+    t.notMatch(log.join(''), /discovery document/)
+    issuer.intercept = null
+  })
 
   t.test('claims that are large, but not too large', async (t) => {
     issuer.claims = {
