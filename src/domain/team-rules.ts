@@ -41,11 +41,57 @@ export const applyTeamRules = (rules: readonly TeamRule[], claims: Claims): Rule
   return { roles, unknown, overflown: [...overflown] }
 }
 
-/** Null if the claim is missing or is no text. */
+/** Null if the claim is missing, or has no text although it is not empty. */
 const valuesOf = (claims: Claims, name: string): readonly string[] | null => {
   const value = Object.hasOwn(claims, name) ? claims[name] : undefined
   if (typeof value === 'string') return [value]
-  return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : null
+  if (!Array.isArray(value)) return null
+  const texts = value.filter((one) => typeof one === 'string')
+  return texts.length === 0 && value.length > 0 ? null : texts
+}
+
+/** The claims of rules with values that no rule can match, and what they are instead: an operator has to change the claim. */
+export const misshapenClaims = (
+  rules: readonly TeamRule[],
+  claims: Claims,
+): readonly (readonly [claim: string, shape: string])[] =>
+  [...new Set(rules.map(({ claim }) => claim))].flatMap((claim) => {
+    const values = rules.filter((rule) => rule.claim === claim).map(({ value }) => value)
+    const shape = shapeOf(claims, claim, values)
+    return shape === null ? [] : [[claim, shape] as const]
+  })
+
+/** Null if the rules can match the claim, or it is missing. */
+const shapeOf = (claims: Claims, name: string, patterns: readonly string[]): string | null => {
+  const value = Object.hasOwn(claims, name) ? claims[name] : undefined
+  if (value === undefined) return nestedIn(claims, name)
+  if (typeof value === 'string') {
+    const isList = /[\s,;[{]/.test(value) && !patterns.some((pattern) => matches(pattern, value))
+    return isList ? 'a text that looks like a list, which is compared as a whole' : null
+  }
+  if (!Array.isArray(value)) return kindOf(value)
+  const others = new Set(value.filter((one) => typeof one !== 'string').map(kindOf))
+  return others.size === 0 ? null : `a list in which there is ${[...others].join(', and ')}`
+}
+
+/** For a claim that is missing, whether its name is that of a member of another one (`realm_access.roles`). */
+const nestedIn = (claims: Claims, name: string): string | null => {
+  const [outer = '', ...path] = name.split('.')
+  if (path.length === 0 || !Object.hasOwn(claims, outer)) return null
+  let value: unknown = claims[outer]
+  for (const member of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, member)) return null
+    value = Reflect.get(value, member)
+  }
+  return `nested in the claim ${outer}`
+}
+
+const kindOf = (value: unknown): string => {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'a list'
+  return typeof value === 'object'
+    ? `an object with ${Object.keys(value).slice(0, 5).join(', ') || 'no members'}`
+    : `a ${typeof value}`
 }
 
 /** The claim is distributed (OpenID Connect Core, section 5.6.2): its name is in `_claim_names`, and its values are elsewhere. */

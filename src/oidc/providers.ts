@@ -2,6 +2,7 @@ import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerify
 import * as client from 'openid-client'
 import { allowsReturn, isAllowedEndpoint, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
+import { misshapenClaims } from '../domain/team-rules.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
 import {
   type ClaimSet,
@@ -226,6 +227,10 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
           throw new TypeError('the ID token was issued to another client: its azp is not client_id')
         if (request.purpose === 'reauthenticate') expectRecent(id, claims)
         const all = await completeClaims(configuration, tokens, claims, warn)
+        for (const [claim, shape] of misshapenClaims(settings.teams, all))
+          warn(
+            `The rules for teams of ${id} match texts and lists of texts, but the claim ${claim} is ${shape}`,
+          )
         return readClaims(settings, all)
       } catch (error) {
         throw error instanceof NotRecent ? error : refuse(error)

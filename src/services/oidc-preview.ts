@@ -1,7 +1,7 @@
 import { findIdentity, findUserByEmail } from '../db/identities.ts'
 import { selectUser } from '../db/users.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { TeamChange } from '../domain/team-rules.ts'
+import { misshapenClaims, type TeamChange } from '../domain/team-rules.ts'
 import { type ClaimSet, readClaims } from '../oidc/claims.ts'
 import type { Provider } from '../oidc/providers.ts'
 import type { OpContext } from './context.ts'
@@ -49,6 +49,9 @@ export const previewSignIn = async (
     ...changes.map(({ team, role }) => (role === null ? `team ${team}: leaves` : `team ${team}: ${role}`)),
     ...(changes.length === 0 ? ['teams: no change'] : []),
     ...teams.unknown.map((team) => `team ${team}: not changed, because the claim of its rule is missing`),
+    ...misshapenClaims(settings.teams, claims).map(
+      ([claim, shape]) => `claim ${claim}: matches no rule, because it is ${shape}`,
+    ),
     ...teams.overflown.map(
       (claim) => `claim ${claim}: left out by the provider, because it has too many values`,
     ),

@@ -1,7 +1,13 @@
 import t from 'tap'
 import { DatabaseUnavailable, TooManyStatements } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
-import { matches, planTeams } from '../../src/domain/team-rules.ts'
+import {
+  applyTeamRules,
+  matches,
+  misshapenClaims,
+  planTeams,
+  type TeamRule,
+} from '../../src/domain/team-rules.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import { shellContext } from '../../src/services/context.ts'
@@ -31,6 +37,38 @@ t.test('patterns', async (t) => {
   ]
   for (const [pattern, text, isMatch] of cases)
     t.equal(matches(pattern, text), isMatch, `${pattern} ${text.slice(0, 20)}`)
+})
+
+t.test('claims that no rule can match', async (t) => {
+  const rule = (claim: string, value = 'eng'): TeamRule => ({ claim, value, team: 'x', role: 'member' })
+  const rules = [rule('groups'), rule('groups', 'ops'), rule('access.roles')]
+  const cases: readonly (readonly [object, string, string])[] = [
+    [{ groups: { eng: true } }, 'groups', 'an object with eng'],
+    [
+      { groups: [{ name: 'eng' }, 7, { name: 'ops' }] },
+      'groups',
+      'a list in which there is an object with name, and a number',
+    ],
+    [{ groups: [['eng']] }, 'groups', 'a list in which there is a list'],
+    [{ groups: 'eng,ops' }, 'groups', 'a text that looks like a list, which is compared as a whole'],
+    [{ groups: '["eng"]' }, 'groups', 'a text that looks like a list, which is compared as a whole'],
+    [{ groups: null }, 'groups', 'null'],
+    [{ groups: true }, 'groups', 'a boolean'],
+    [{ access: { roles: ['eng'] } }, 'access.roles', 'nested in the claim access'],
+  ]
+  for (const [claims, claim, shape] of cases)
+    t.strictSame(misshapenClaims(rules, { ...claims }), [[claim, shape]], JSON.stringify(claims))
+  for (const claims of [
+    {},
+    { groups: [] },
+    { groups: ['sales'] },
+    { groups: 'eng' },
+    { groups: 'sales' },
+    { access: {} },
+  ])
+    t.strictSame(misshapenClaims(rules, claims), [], JSON.stringify(claims))
+  const unread = applyTeamRules(rules, { groups: [{ name: 'eng' }], 'access.roles': [] })
+  t.strictSame([...unread.unknown], ['x'], 'a list without a text says nothing about groups')
 })
 
 t.test('plans', async (t) => {
@@ -117,6 +155,7 @@ t.test('teams follow the groups at each sign-in', async (t) => {
   )
   await signIn({ groups: { not: 'a list' } })
   t.strictSame(await teamsOf(token), { Leads: 'member', Open: 'member' })
+  t.equal(log.filter((line) => line.includes('the claim groups is an object with not')).length, 1)
   await signIn({ _claim_names: { groups: 'src1' } })
   t.strictSame(await teamsOf(token), { Leads: 'member', Open: 'member' }, 'nor is one with too many values')
   t.match(log.join(''), /left a claim out/)
@@ -244,6 +283,10 @@ t.test('a preview says what claims would do, and does nothing', async (t) => {
   const linked = { sub: 'new', email: 'ada@example.com', email_verified: true }
   const lines = await previewSignIn(ctx, linking, { claims: linked, create: 'always' })
   t.match(lines.join('\n'), /refused: 409 email_taken/, 'the account has an identity')
+  t.match(
+    await preview({ sub: 'ada', groups: [{ name: 'eng-x' }] }),
+    /claim groups: matches no rule, because it is a list in which there is an object with name/,
+  )
   t.match(await preview({ sub: 'ada', _claim_names: { groups: 'x' } }), /claim groups: left out/)
   t.strictSame(
     await service.expect('listIdentities', 200, { token: boss.token }).then(({ body }) => body.items),
