@@ -376,10 +376,10 @@ export const createOidc = (deps: Deps): Oidc => {
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
         await transaction(ctx, async (tx) => {
-          await Promise.all([
-            insertOidcCode(tx, { hash, sealed, owner: identity, begunAt }),
-            attemptKey && forgetAttempts(tx, attemptKey),
-          ])
+          await pipeline(tx.db, {
+            code: () => insertOidcCode(tx, { hash, sealed, owner: identity, begunAt }),
+            attempts: () => attemptKey && forgetAttempts(tx, attemptKey),
+          })
         })
         return goOn({ code })
       } catch (error) {
