@@ -61,10 +61,10 @@ export const createReminder = (
   return idempotent(ctx, async (tx, id) => {
     // A repetition of the request can come later than the time.
     expectAhead(time.at, '/at')
-    const [facts, equal] = await Promise.all([
-      lockForReminder(tx, taskId),
-      findEqualReminder(tx, taskId, time),
-    ])
+    const { facts, equal } = await pipeline(tx.db, {
+      facts: () => lockForReminder(tx, taskId),
+      equal: () => findEqualReminder(tx, taskId, time),
+    })
     const task = expectMay('task.see', expectSeen('task.see', facts))
     if (equal !== null) throw problems.reminderExists(equal)
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)

@@ -203,7 +203,11 @@ const renderAll = ({ React: { createElement } }) => {
         const [path, method, specPath] = ['path', 'method', 'specPath'].map((name) => op.get(name))
         return createElement(OperationContainer, {
           key: `${path} ${method}`,
-          ...{ specPath, op, path, method, tag },
+          specPath,
+          op,
+          path,
+          method,
+          tag,
         })
       }
       const { oas3Selectors, layoutActions, getConfigs } = others
