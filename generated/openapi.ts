@@ -1904,7 +1904,8 @@ export interface paths {
          *
          *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
          *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 of open tasks in all;
-         *     otherwise the response is 413. Equal reminders of a task are one: the response to a second one is 409, with the id
+         *     otherwise the response is 413. The next occurrence of a recurring task gets as many as there is room for; if that is
+         *     not all, you get a notification (`reminder_limit`) and an event `task.reminder_limit`. Equal reminders of a task are one: the response to a second one is 409, with the id
          *     of the first. Available to anyone who can see the task, also in an archived project. The task does not change.
          */
         post: operations["createReminder"];
@@ -4637,10 +4638,10 @@ export interface components {
             items: components["schemas"]["TrashedProject"][];
         };
         /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or an export or an import of yours has finished or failed (`export`, `import`).
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or you have too many reminders for the task to get those of the occurrence before it (`reminder_limit`), or an export or an import of yours has finished or failed (`export`, `import`).
          * @enum {string}
          */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "export" | "import";
+        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "reminder_limit" | "export" | "import";
         /**
          * @description A related resource to include in a notification.
          * @enum {string}
@@ -4877,10 +4878,10 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.imported`, which streams and webhooks do not get; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished` and `import.finished`, which only the user gets whose export or import it is.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.imported`, which streams and webhooks do not get; `task.reminder`, which only the user of the reminder gets, and `task.reminder_limit`, if a next task did not get all reminders of that user; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished` and `import.finished`, which only the user gets whose export or import it is.
          * @enum {string}
          */
-        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.imported" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished" | "import.finished";
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.imported" | "task.reminder" | "task.reminder_limit" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished" | "import.finished";
         /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
@@ -4983,7 +4984,7 @@ export interface components {
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder, member, export or import that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`), task before (`task.reminder_limit`), reminder, member, export or import that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];

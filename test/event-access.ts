@@ -31,6 +31,7 @@ const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 're
   'task.recurred': 'task',
   'task.imported': 'task',
   'task.reminder': 'reminder',
+  'task.reminder_limit': 'reminder',
   'task.tagged': 'task',
   'task.untagged': 'task',
   'task.related': 'relation',

@@ -9,7 +9,7 @@
       select notification.* from due cross join lateral (
         select * from notifications notification
         where "notification"."user_id" = "due"."user_id" and "notification"."read_at" is null and "notification"."created_at" > "due"."digested_until"
-          and "notification"."reason" not in ('reminder', 'export', 'import')
+          and "notification"."reason" not in ('reminder', 'reminder_limit', 'export', 'import')
         order by "notification"."created_at" desc, "notification"."id" desc limit 1000
       ) notification where (("notification"."user_id" = "due"."user_id" and ("notification"."task_id" is null or exists (select from tasks where "tasks"."id" = "notification"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "due"."user_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "due"."user_id", false) and case
 when "tasks"."project_id" is null

@@ -231,7 +231,7 @@ const claim = statement(
         select notification.* from due cross join lateral (
           select * from notifications notification
           where ${user_id} = ${due.user_id} and ${read_at} is null and ${created_at} > ${due.digested_until}
-            and ${reason} not in ('reminder', 'export', 'import')
+            and ${reason} not in ('reminder', 'reminder_limit', 'export', 'import')
           ${newest} limit ${sql.raw(String(maxCounted))}
         ) notification where ${allowsNotification('notification.see', caller, notification)}
       )

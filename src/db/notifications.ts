@@ -176,7 +176,7 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
 /** The reason for a notification that an event gives to others. Reminders are fired (due-reminders.ts), and exports tell of their end. */
 export type NotificationReason = Exclude<
   components['schemas']['NotificationReason'],
-  'reminder' | 'export' | 'import'
+  'reminder' | 'reminder_limit' | 'export' | 'import'
 >
 
 /** In order of precedence: if several reasons apply, the notification has the first. */

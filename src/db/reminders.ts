@@ -146,12 +146,25 @@ const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user
 })
 
 // Not the row of the user: closing a task counts the reminders of others, after the task was locked.
+const countLock = (userId: SQLWrapper): SQL =>
+  sql`pg_advisory_xact_lock(hashtextextended('reminders ' || ${userId}::text, 0))::text as locked`
+
 const lockCount = statement(
   'reminders.lock_count',
   { user_id: 'uuid' },
   {},
-  (p) =>
-    sql`select pg_advisory_xact_lock(hashtextextended('reminders ' || ${p.user_id}::text, 0))::text as locked`,
+  (p) => sql`select ${countLock(p.user_id)}`,
+)
+
+const lockCountsOfTasks = statement(
+  'reminders.lock_counts_of_tasks',
+  { ids: 'uuid[]' },
+  {},
+  (p) => sql`
+    select ${countLock(sql`users.user_id`)} from (
+      select distinct user_id from reminders where ${reminders.task_id} = ${anyOf(p.ids)} and ${reminders.relative_to} is not null
+      order by user_id
+    ) users`,
 )
 
 /**
@@ -487,7 +500,7 @@ const copy = statement(
   (p) => sql`
     with each_once as materialized (
       select distinct on (copy.to_id, ${reminder.user_id}, ${reminder.relative_to}, ${reminder.offset_minutes}, ${reminder.time_of_day})
-        reminder.*, copy.to_id
+        reminder.*, copy.from_id, copy.to_id
       from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id) join reminders reminder on ${reminder.task_id} = copy.from_id
         join tasks task on ${task.id} = copy.to_id
         join users person on ${person.id} = ${reminder.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
@@ -497,21 +510,37 @@ const copy = statement(
     ), room as materialized (
       select users.user_id, ${sql.raw(String(maxReminders))} - ${liveReminders(sql`users.user_id`)} as room
       from (select distinct user_id from wanted) users
+    ), fitted as materialized (
+      select wanted.*, number <= room as fits from wanted join room using (user_id)
+    ), recorded as materialized (
+      select left_out.*, record_event_for(user_id, 'task.reminder_limit', to_id, ${task.project_id}, ${task.owner_id},
+        ${task.assignee_id}, from_id, '{}', '{}') as event_id
+      from (select distinct user_id, from_id, to_id from fitted where not fits order by user_id, to_id) left_out
+        join tasks task on ${task.id} = to_id
+    ), notified as (
+      insert into notifications (id, user_id, reason, event_id, task_id, created_at)
+      select event_id(clock_timestamp(), row_number() over ()), user_id, 'reminder_limit', event_id, to_id, clock_timestamp() from recorded
     )
     insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
     select event_id(clock_timestamp(), row_number() over (order by to_id, id)), to_id, user_id, relative_to, offset_minutes, time_of_day
-    from wanted join room using (user_id) where number <= room
+    from fitted where fits
     returning id::text`,
 )
 
-/** Gives new tasks that repeat others the reminders that are relative to their dates, of users who see them, and who are locked. */
+/**
+ * Gives new tasks that repeat others the reminders that are relative to their dates, of users who see them, and who are locked. Users who
+ * have too many for that get an event and a notification.
+ */
 export const remindOfCopies = async (
   tx: TransactionContext,
   copies: readonly { readonly from: string; readonly to: string }[],
   now: Date,
 ): Promise<void> => {
   const from_ids = copies.map(({ from }) => from)
-  const made = await copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) })
+  const { made } = await pipeline(tx.db, {
+    counters: () => lockCountsOfTasks(tx.db, { ids: from_ids }),
+    made: () => copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) }),
+  })
   if (made.length === 0) return
   const locked = await lockById(tx.db, { ids: made.map(({ id }) => id) })
   await compute(tx, locked, withDate(now.toISOString()), { isNew: true })

@@ -32,7 +32,10 @@ export interface DigestMessage {
   readonly to: string
   /** The most recent notifications, newest first. */
   readonly lines: readonly {
-    readonly reason: Exclude<components['schemas']['NotificationReason'], 'reminder' | 'export' | 'import'>
+    readonly reason: Exclude<
+      components['schemas']['NotificationReason'],
+      'reminder' | 'reminder_limit' | 'export' | 'import'
+    >
     readonly taskTitle: string
     /** Null for the service itself or a deleted user. */
     readonly actorName: string | null

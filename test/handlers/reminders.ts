@@ -588,6 +588,14 @@ t.test('what moves a reminder', async (t) => {
     const ofSubtasks = { token: eve.token, query: { parent_id: [next ?? ''] } }
     const [copy] = (await service.expect('listTasks', 200, ofSubtasks)).body.items
     t.equal((await list({ task_id: [copy?.id] }, eve)).length, 1)
+    const inbox = await inboxOf(eve)
+    t.match(inbox, [{ reason: 'reminder_limit', task_id: copy?.id, actor_id: null, reminder_id: null }])
+    t.equal(inbox.length, 1, 'once, not for each reminder')
+    const events = await db.run(
+      `select task_id::text, resource_id::text, recipient_id::text from events where type = 'task.reminder_limit'`,
+      [],
+    )
+    t.strictSame([...events], [{ task_id: copy?.id, resource_id: subtask.id, recipient_id: eve.id }])
   })
 
   t.test('not those of users who cannot see the next task', async (t) => {

@@ -111,6 +111,36 @@ t.test('ten equal reminders at once: one is created', async (t) => {
   )
 })
 
+t.test('two closings at once do not use the same room', async (t) => {
+  for (const round of rounds) {
+    const eve = await service.register(`eve${round}`)
+    const ofEve = { token: eve.token }
+    const full = await createTask(eve)
+    await db.run(
+      `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
+       select event_id(now(), n), $2, $1, 'due', n, '09:00' from generate_series(1, 999) n`,
+      [eve.id, full.id],
+    )
+    const tasks = await Promise.all(
+      [1, 2].map(async () => {
+        const task = await createTask(eve, { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' } })
+        const subtask = await createTask(eve, { parent_id: task.id, due_on: '2090-01-06', status: 'done' })
+        const params = { task_id: subtask.id }
+        await service.expect('createReminder', 201, { ...ofEve, params, body: { relative_to: 'due' } })
+        return task
+      }),
+    )
+    const close = (task_id: string) =>
+      service.expect('updateTask', 200, { ...ofEve, params: { task_id }, body: { status: 'done' } })
+    await Promise.all(tasks.map(({ id }) => close(id)))
+    const [live] = await db.run(
+      `select count(*)::int as n from reminders join tasks on tasks.id = task_id and status = 'todo' where user_id = $1`,
+      [eve.id],
+    )
+    t.equal(live?.n, 1_000)
+  }
+})
+
 t.test('four processes fire at once, while tasks are deleted, closed and moved', async (t) => {
   for (const _round of rounds) {
     const tasks = await Promise.all(

@@ -1070,7 +1070,7 @@ export const notifications = pgTable(
     index('notifications_age').on(t.created_at),
     check(
       'notifications_reason_known',
-      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export', 'import')`,
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'reminder_limit', 'export', 'import')`,
     ),
     check('notifications_of_one', sql`num_nonnulls(${t.task_id}, ${t.export_id}, ${t.import_id}) = 1`),
   ],
