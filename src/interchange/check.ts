@@ -153,7 +153,8 @@ function* release(
     const released = children.get(id) ?? []
     children.delete(id)
     for (const draft of released) yield* finish(draft)
-    waiting.push(...released.map(({ record }) => idOf(record)).toReversed())
+    // Not spread: there can be more than a call has arguments.
+    for (const { record } of released.toReversed()) waiting.push(idOf(record))
   }
 }
 

@@ -2,6 +2,9 @@ import { type Draft, refusal } from './drafts.ts'
 import { type Fields, fieldsOf } from './fields.ts'
 import type { InterchangeRecord, ReportLine } from './records.ts'
 
+/** Projects in each other whose names are joined. Products have far fewer, and a name is cut off after 100 characters. */
+export const maxNesting = 100
+
 /**
  * Drafts of the objects of a list, in their order in the product. `records` returns those that an object is made of; what is wrong with
  * the object belongs to the last one.

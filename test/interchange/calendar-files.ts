@@ -270,32 +270,6 @@ for (const { name, todos, head = [], records, report = [] } of cases)
     )
   })
 
-t.test('twice as many instances of one UID take twice the time', async (t) => {
-  const folder = await temporaryFolder(t)
-  const options = { mapping: null, fileName: 'upload', timeZone: 'UTC', now: '2026-11-26T10:00:00.000Z' }
-  const dayOfInstance = (index: number) =>
-    new Date(Date.UTC(2000, 0, index + 1)).toISOString().slice(0, 10).replaceAll('-', '')
-  /** Microseconds of the processor. */
-  const costOf = async (instances: number): Promise<number> => {
-    const path = join(folder, String(instances))
-    const todos = Array.from(
-      { length: instances },
-      (_, index) =>
-        `BEGIN:VTODO\nUID:a\nRECURRENCE-ID;VALUE=DATE:${dayOfInstance(index)}\nSUMMARY:A\nEND:VTODO\n`,
-    )
-    await writeFile(path, todos.join(''))
-    const start = process.cpuUsage()
-    const drafts = await Array.fromAsync(readFormat(path, { ...options, format: 'icalendar' }))
-    const { user, system } = process.cpuUsage(start)
-    t.equal(drafts.length, instances)
-    return user + system
-  }
-  await costOf(1_000)
-  // A quadratic part made the second one cost almost four times as much.
-  const [some, twice] = [await costOf(5_000), await costOf(10_000)]
-  t.ok(twice < 3 * some, `${twice} after ${some} microseconds`)
-})
-
 t.test('text in the code page of Windows', async (t) => {
   const path = join(await temporaryFolder(t), 'upload')
   await writeFile(path, Buffer.from('BEGIN:VTODO\nSUMMARY:Büro\nEND:VTODO\n', 'latin1'))

@@ -127,6 +127,13 @@ interface Table {
   readonly mapping: CsvMapping
   /** The plain names of the columns; empty without a header. */
   readonly header: readonly string[]
+  /** Where the field or the name of a column is first; -1 or missing if it is nowhere. A table can have very many columns. */
+  readonly columnOf: Readonly<Record<CsvField, number>>
+  readonly columnNamed: ReadonlyMap<string, number>
+  /** All columns of the name that tags have, those with ids, and those with comments. */
+  readonly tagColumns: readonly number[]
+  readonly idColumns: readonly number[]
+  readonly commentColumns: readonly number[]
   /** The row with the names of the columns, from 1; 0 without one. */
   readonly headerRow: number
   readonly words: Words
@@ -145,9 +152,22 @@ const tableOf = async (path: string, mapping: CsvMapping, fileName: string): Pro
   const index = headerIn(rows) ?? 0
   const names = mapping.has_header ? (rows[index] ?? []) : []
   const header = names.map(columnName)
+  const columnOf = Object.fromEntries(
+    csvFields.map((field) => [field, mapping.columns.indexOf(field)]),
+  ) as Readonly<Record<CsvField, number>>
+  const columnsOf = (isOne: (name: string, column: number) => boolean): readonly number[] =>
+    [...header.keys()].filter((column) => isOne(header[column] ?? '', column))
+  const tagName = header[columnOf.tags] ?? ''
   return {
     mapping,
     header,
+    columnOf,
+    columnNamed: new Map([...header.entries()].toReversed().map(([column, name]) => [name, column])),
+    tagColumns: columnsOf((name) => name === tagName && name !== ''),
+    idColumns: columnsOf(isIdColumn),
+    commentColumns: columnsOf(
+      (name, column) => name === 'comment' && (mapping.columns[column] ?? 'skip') === 'skip',
+    ),
     headerRow: mapping.has_header ? index + 1 : 0,
     words: wordsOf(header),
     utc: new Set(
@@ -155,9 +175,7 @@ const tableOf = async (path: string, mapping: CsvMapping, fileName: string): Pro
         (field, column): field is CsvField => field !== 'skip' && isUtcColumn(names[column] ?? ''),
       ),
     ),
-    hasPeople: /^(assignees|assign|members|people|person)$/.test(
-      header[mapping.columns.indexOf('assignee')] ?? '',
-    ),
+    hasPeople: /^(assignees|assign|members|people|person)$/.test(header[columnOf.assignee] ?? ''),
     project: basename(fileName).replace(/\.\w{1,4}$/, '') || 'Import',
     unknown: new Map(),
   }
@@ -208,22 +226,22 @@ const dataRows = async function* (
 
 type Cells = Readonly<Record<CsvField, string>>
 
-const cellsOf = ({ cells }: Row, { mapping: { columns }, header }: Table): Cells => {
+const cellsOf = ({ cells }: Row, { columnOf, tagColumns }: Table): Cells => {
   const cell = (field: CsvField): string => {
-    const text = (cells[columns.indexOf(field)] ?? '').trim()
+    const text = (cells[columnOf[field]] ?? '').trim()
     return (text === 'null' && field !== 'title') || (text === '(no section)' && field === 'section')
       ? ''
       : text
   }
   const fields = Object.fromEntries(csvFields.map((field) => [field, cell(field)])) as unknown as Cells
   // Jira has several columns of one name, each with a label.
-  const name = header[columns.indexOf('tags')]
-  if (!name || header.indexOf(name) === header.lastIndexOf(name)) return fields
-  return {
-    ...fields,
-    tags: cells.filter((text, index) => header[index] === name && text.trim() !== '').join(','),
-  }
+  if (tagColumns.length < 2) return fields
+  return { ...fields, tags: textsIn(cells, tagColumns).join(',') }
 }
+
+/** What is in some of the cells. */
+const textsIn = (cells: readonly string[], columns: readonly number[]): readonly string[] =>
+  columns.map((column) => cells[column] ?? '').filter((text) => text.trim() !== '')
 
 /** Ids of rows that have none: by what the row is about, so that they stay when rows are added to the file. */
 const createIds = () => {
@@ -251,8 +269,7 @@ const parentsIn = async (path: string, table: Table): Promise<ReadonlyMap<string
     const id = ids.of(cells)
     if (cells.title !== '' && !byTitle.has(cells.title)) byTitle.set(cells.title, id)
     if (cells.id !== '') byId.set(cells.id, id)
-    for (const [index, name] of table.header.entries())
-      if (isIdColumn(name)) byOther.set((row.cells[index] ?? '').trim(), id)
+    for (const column of table.idColumns) byOther.set((row.cells[column] ?? '').trim(), id)
   }
   return new Map([...byTitle, ...byOther, ...byId])
 }
@@ -279,7 +296,7 @@ const draftsOf = (
       code: 'encoding',
       message: 'has bytes that are not text in the encoding of the file',
     })
-  const isInFile = cells.section !== '' && !table.mapping.columns.includes('project')
+  const isInFile = cells.section !== '' && table.columnOf.project === -1
   const project_id = isInFile ? table.project : cells.project || null
   const section_id = project_id && cells.section ? JSON.stringify([project_id, cells.section]) : null
   const tags = listOf(cells.tags, [',', ';', '|'].find((delimiter) => cells.tags.includes(delimiter)) ?? ',')
@@ -331,27 +348,22 @@ const draftsOf = (
 const commentsOf = (
   { cells }: Row,
   task_id: string,
-  { header, mapping }: Table,
+  { commentColumns }: Table,
   context: DateContext,
 ): readonly CommentRecord[] =>
-  cells
-    .filter(
-      (cell, index) =>
-        header[index] === 'comment' && (mapping.columns[index] ?? 'skip') === 'skip' && cell.trim() !== '',
-    )
-    .map((cell, index) => {
-      const { author, date, body } = commentIn(cell)
-      return {
-        type: 'comment',
-        id: `${task_id} comment ${index + 1}`,
-        task_id,
-        author_id: null,
-        author_name: author === '' || accountId.test(author) ? null : author,
-        body,
-        created_at: asInstant(parseDate(date, context)),
-        edited_at: null,
-      }
-    })
+  textsIn(cells, commentColumns).map((cell, index) => {
+    const { author, date, body } = commentIn(cell)
+    return {
+      type: 'comment',
+      id: `${task_id} comment ${index + 1}`,
+      task_id,
+      author_id: null,
+      author_name: author === '' || accountId.test(author) ? null : author,
+      body,
+      created_at: asInstant(parseDate(date, context)),
+      edited_at: null,
+    }
+  })
 
 /** Accounts of Jira, whose names are not in the file. */
 const accountId = /^(?:\d+:[0-9a-f-]{36}|[0-9a-f]{24})$/
@@ -389,8 +401,8 @@ interface RowContext extends DateContext {
   readonly statusCategory: string
 }
 
-const rowContext = ({ cells }: Row, { header }: Table, context: DateContext): RowContext => {
-  const cell = (name: string): string => (cells[header.indexOf(name)] ?? '').trim().toLowerCase()
+const rowContext = ({ cells }: Row, { columnNamed }: Table, context: DateContext): RowContext => {
+  const cell = (name: string): string => (cells[columnNamed.get(name) ?? -1] ?? '').trim().toLowerCase()
   const isAllDay = cell('isallday')
   return {
     ...context,

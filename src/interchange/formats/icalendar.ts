@@ -58,6 +58,8 @@ interface Context extends ReadOptions {
   readonly zones: Map<string, Zone>
   /** By the UIDs of to-dos that recur, the days of occurrences that are to-dos of their own. */
   readonly instances: Map<string, Set<string>>
+  /** The ids of to-dos that were read. */
+  readonly read: Set<string>
   /** Zones that nothing is known of, with the number of times in them. */
   readonly unknownZones: Map<string, number>
 }
@@ -70,7 +72,13 @@ interface Zone {
 
 export async function* readCalendar(path: string, options: ReadOptions): Drafts {
   const file = await fileOf(path)
-  const context: Context = { ...options, zones: new Map(), instances: new Map(), unknownZones: new Map() }
+  const context: Context = {
+    ...options,
+    zones: new Map(),
+    instances: new Map(),
+    read: new Set(),
+    unknownZones: new Map(),
+  }
   const seen = new Set<string>()
   const others = new Map<string, number>()
   const { name: project_id, color } = await headOfCalendar(file)
@@ -443,8 +451,12 @@ const todoOf = (component: Component, context: Context) => {
       }),
     ),
   )
-  const reminders = recurringReminders(task, context.timeZone, lost)
-  const moved = movedOn({ ...task, reminders }, [exceptions, context.instances.get(uid) ?? new Set()])
+  const placed = { ...task, reminders: recurringReminders(task, context.timeZone, lost) }
+  // Others with its id are refused, each of which would look for its occurrences too.
+  const moved = context.read.has(id)
+    ? placed
+    : movedOn(placed, [exceptions, context.instances.get(uid) ?? new Set()])
+  context.read.add(id)
   const next = anchorOf(moved)?.date ?? null
   const zone = moved.recurrence?.time_zone
   if (next !== null && zone !== undefined && [...exceptions].some((day) => day > dayOf(next, zone)))

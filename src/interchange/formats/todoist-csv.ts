@@ -69,7 +69,7 @@ async function* readTable({ name, open }: Table, options: ReadOptions): Drafts {
   const form = { encoding, delimiter: guessDelimiter(await startOf(await open(), encoding)) }
   let columns: readonly string[] = []
   let section: string | null = null
-  let above: readonly string[] = []
+  const above: string[] = []
   for await (const row of rowsOf(await open(), form)) {
     const where = { part: name, row: row.number }
     const id = `${name}#${row.number}`
@@ -91,12 +91,13 @@ async function* readTable({ name, open }: Table, options: ReadOptions): Drafts {
     const type = cell('TYPE').toLowerCase()
     if (type === 'section') {
       section = id
-      above = []
+      above.length = 0
       yield { record: { type: 'section', id, project_id: name, name: cell('CONTENT') }, ...where, faults: [] }
     } else if (type === 'task') {
       const level = Math.max(1, Math.min(Number(cell('INDENT')) || 1, above.length + 1))
       const place = { project_id: name, section_id: section, parent_id: above[level - 2] ?? null }
-      above = [...above.slice(0, level - 1), id]
+      above.length = level - 1
+      above.push(id)
       for (const draft of taskDrafts(row, cell, { ...place, id }, options)) yield { ...draft, ...where }
     } else if (type === 'note') {
       yield { ...commentDraft(cell, id, above.at(-1) ?? ''), ...where }

@@ -5,7 +5,7 @@ import { type Draft, type Drafts, note, rootNotes } from '../drafts.ts'
 import { excerpt, type Fields, fieldsOf } from '../fields.ts'
 import { type ReadOptions, UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
-import { draftsOfList } from '../json-rows.ts'
+import { draftsOfList, maxNesting } from '../json-rows.ts'
 import type { InterchangeRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
 import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import { parseRepeated } from './todoist-dates.ts'
@@ -136,7 +136,7 @@ const projectNames = (root: Fields): ((id: string) => string) => {
     const met = new Set<string | null>()
     for (
       let at: string | null = id;
-      at !== null && !met.has(at);
+      at !== null && !met.has(at) && met.size < maxNesting;
       at = projects.get(at)?.id('parent_id') ?? null
     ) {
       met.add(at)

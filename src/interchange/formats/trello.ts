@@ -132,7 +132,7 @@ const createdAt = (id: string): string | null => {
 }
 
 function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
-  const fieldNames = new Map(board.objects('customFields').map((f) => [f.id('id'), f]))
+  const fields = customFieldsOf(board)
   const isArchived = archivedIn(board)
   yield* each(board, 'cards', (f, id) => {
     const isDone = f.flag('dueComplete') || isArchived(f)
@@ -161,7 +161,7 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
         reminder === null || reminder < 0
           ? []
           : [{ relative_to: 'due', offset_minutes: reminder === 0 ? 0 : -reminder, time_of_day: null }],
-      metadata: customFields(f, fieldNames),
+      metadata: metadataOf(f, fields),
       external_source: source,
       external_id: id,
     }
@@ -181,17 +181,40 @@ const linksOf = (card: Fields): string =>
     })
     .join('\n')
 
-const customFields = (card: Fields, names: ReadonlyMap<string | null, Fields>): Record<string, string> =>
+/** A field that a board has for its cards. */
+interface CustomField {
+  /** Empty if it has none. */
+  readonly key: string
+  readonly options: ReadonlyMap<string | null, Fields>
+}
+
+/** By their ids. */
+type CustomFields = ReadonlyMap<string | null, CustomField>
+
+const customFieldsOf = (board: Fields): CustomFields =>
+  new Map(
+    board.objects('customFields').map((field) => {
+      const name = field
+        .text('name')
+        .toLowerCase()
+        .replaceAll(/[^a-z0-9]+/g, '_')
+      const key = (/[a-z].*/.exec(name)?.[0] ?? '').slice(0, 40).replace(/_$/, '')
+      const options = new Map(field.objects('options').map((option) => [option.id('id'), option]))
+      return [field.id('id'), { key, options }]
+    }),
+  )
+
+const metadataOf = (card: Fields, fields: CustomFields): Record<string, string> =>
   Object.fromEntries(
     card.objects('customFieldItems').flatMap((item): [string, string][] => {
-      const field = names.get(item.id('idCustomField'))
-      const option = field?.objects('options').find((option) => option.id('id') === item.id('idValue'))
+      const { key, options } = fields.get(item.id('idCustomField')) ?? noField
+      const option = options.get(item.id('idValue'))
       const texts = Object.values((option ?? item).object('value')?.texts() ?? {})
-      const name = (field?.text('name') ?? '').toLowerCase().replaceAll(/[^a-z0-9]+/g, '_')
-      const key = (/[a-z].*/.exec(name)?.[0] ?? '').slice(0, 40).replace(/_$/, '')
       return key === '' || texts[0] === undefined ? [] : [[key, texts[0]]]
     }),
   )
+
+const noField: CustomField = { key: '', options: new Map() }
 
 /** The items of a card's only checklist are its subtasks; several checklists are subtasks with subtasks. */
 function* checklists(board: Fields, project_id: string): ReturnType<typeof each> {

@@ -6,7 +6,7 @@ import { type ReadOptions, UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
 import { bytesOf } from '../lines.ts'
 import { textOfHtml } from '../plain-text.ts'
-import { draftsOfList } from '../json-rows.ts'
+import { draftsOfList, maxNesting } from '../json-rows.ts'
 import type { AttachmentRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
 import { lostReminder, recurringReminders } from '../recurring-reminders.ts'
 import type { Archive } from '../zip.ts'
@@ -79,8 +79,9 @@ const projectsIn = (found: readonly unknown[]): readonly Project[] => {
   const all = new Map<string, Fields>()
   const parents = new Map<string, string>()
   const waiting = [...found]
-  while (waiting.length > 0) {
-    const fields = fieldsOf(waiting.shift())
+  // Grows meanwhile.
+  for (const item of waiting) {
+    const fields = fieldsOf(item)
     const id = fields?.id('id') ?? null
     if (fields === null || id === null || id.startsWith('-') || all.has(id)) continue
     all.set(id, fields)
@@ -94,7 +95,11 @@ const projectsIn = (found: readonly unknown[]): readonly Project[] => {
   const pathOf = (id: string): string => {
     const titles: string[] = []
     const met = new Set<string>()
-    for (let at: string | undefined = id; at !== undefined && !met.has(at); at = parents.get(at)) {
+    for (
+      let at: string | undefined = id;
+      at !== undefined && !met.has(at) && met.size < maxNesting;
+      at = parents.get(at)
+    ) {
       met.add(at)
       const title = all.get(at)?.text('title') ?? ''
       if (title !== '') titles.unshift(title)

@@ -1,0 +1,109 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { checkDrafts } from '../../src/interchange/check.ts'
+import { readFormat } from '../../src/interchange/formats/formats.ts'
+import type { ImportFormat } from '../../src/interchange/import-file.ts'
+import { temporaryFolder } from '../fixture/process.ts'
+
+/** Files that somebody has made to be slow to read: twice as large, they take about twice the time. */
+
+interface Case {
+  readonly name: string
+  readonly format: ImportFormat
+  /** Of the smaller file. */
+  readonly size: number
+  readonly content: (size: number) => string
+}
+
+const times = (count: number, text: (index: number) => string): string =>
+  Array.from({ length: count }, (_, index) => text(index)).join('')
+
+const list = <T>(count: number, item: (index: number) => T): readonly T[] =>
+  Array.from({ length: count }, (_, index) => item(index))
+
+const dayOf = (index: number): string =>
+  new Date(Date.UTC(2000, 0, index + 1)).toISOString().slice(0, 10).replaceAll('-', '')
+
+const instances = (count: number): string =>
+  times(
+    count,
+    (index) => `BEGIN:VTODO\nUID:a\nRECURRENCE-ID;VALUE=DATE:${dayOf(index)}\nSUMMARY:A\nEND:VTODO\n`,
+  )
+
+const cases: readonly Case[] = [
+  { name: 'instances of one UID', format: 'icalendar', size: 5_000, content: instances },
+  {
+    name: 'recurring to-dos of one UID, and its instances',
+    format: 'icalendar',
+    size: 400,
+    content: (size) =>
+      instances(size) +
+      'BEGIN:VTODO\nUID:a\nDTSTART;VALUE=DATE:20000101\nRRULE:FREQ=DAILY\nSUMMARY:A\nEND:VTODO\n'.repeat(
+        size,
+      ),
+  },
+  {
+    name: 'a table with as many columns as rows',
+    format: 'csv',
+    size: 5_000,
+    content: (size) => `title,tags,tags${times(size, (index) => `,x${index}`)}\n${'A,b,c\n'.repeat(size)}`,
+  },
+  {
+    name: 'tasks below each other',
+    format: 'todoist_csv',
+    size: 20_000,
+    content: (size) => `TYPE,CONTENT,INDENT\n${times(size, (index) => `task,A,${index + 1}\n`)}`,
+  },
+  {
+    name: 'projects below each other',
+    format: 'todoist',
+    size: 4_000,
+    content: (size) =>
+      JSON.stringify({
+        projects: list(size, (index) => ({
+          id: `p${index}`,
+          name: 'Project',
+          parent_id: index === 0 ? null : `p${index - 1}`,
+        })),
+        items: [],
+      }),
+  },
+  {
+    name: 'options of a custom field',
+    format: 'trello',
+    size: 2_000,
+    content: (size) =>
+      JSON.stringify({
+        id: 'b',
+        customFields: [{ id: 'f', name: 'Size', options: list(size, (index) => ({ id: `o${index}` })) }],
+        cards: list(size, (index) => ({
+          id: `c${index}`,
+          name: 'Card',
+          customFieldItems: [{ idCustomField: 'f', idValue: 'other' }],
+        })),
+      }),
+  },
+]
+
+t.test('twice the file takes about twice the time', async (t) => {
+  const folder = await temporaryFolder(t)
+  const options = { mapping: null, fileName: 'upload', timeZone: 'UTC', now: '2026-11-26T10:00:00.000Z' }
+  for (const { name, format, size, content } of cases)
+    await t.test(name, async (t) => {
+      /** Microseconds of the processor. */
+      const costOf = async (size: number): Promise<number> => {
+        const path = join(folder, 'upload')
+        await writeFile(path, content(size))
+        const start = process.cpuUsage()
+        const drafts = readFormat(path, { ...options, format })
+        for await (const _ of checkDrafts(drafts, { isStrict: false, timeZone: 'UTC' }));
+        const { user, system } = process.cpuUsage(start)
+        return user + system
+      }
+      await costOf(size)
+      // A quadratic part made the second one cost almost four times as much.
+      const [some, twice] = [await costOf(size), await costOf(2 * size)]
+      t.ok(twice < 3 * some, `${twice} after ${some} microseconds`)
+    })
+})
