@@ -40,13 +40,15 @@ export const patternWords: Words = {
     'have only lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
   '^([01][0-9]|2[0-3]):[0-5][0-9]$': 'be a time of day such as 09:00',
   '^(due|start)$': 'be due or start',
+  '^(taskwright|todoist|todoist_csv|vikunja|trello|icalendar|csv)$':
+    'be taskwright, todoist, todoist_csv, vikunja, trello, icalendar or csv',
   '^[,;\\t|]$': 'be a comma, a semicolon, a tab or a vertical bar',
   '^#[0-9A-Fa-f]{6}$': 'be a color such as #d92d20',
   '^[0-9A-Za-z -]+$': 'have only letters, digits, spaces and hyphens',
   '^[0-9]{6}$': 'be six digits',
   '^[Hh][Tt][Tt][Pp][Ss]?://[^\\x00-\\x20\\x7f]+$':
     'begin with http:// or https://, and not contain spaces or control characters',
-  '^([*]|task\\.([*]|created|updated|deleted|restored|recurred|imported|reminder|tagged|untagged|related|unrelated)|comment\\.([*]|created|updated|deleted)|attachment\\.([*]|created|deleted)|project\\.([*]|created|updated|archived|unarchived|deleted|restored)|member\\.([*]|added|changed|removed)|export\\.([*]|finished)|import\\.([*]|finished))$':
+  '^([*]|task\\.([*]|created|updated|deleted|restored|recurred|imported|reminder|reminder_limit|tagged|untagged|related|unrelated)|comment\\.([*]|created|updated|deleted)|attachment\\.([*]|created|deleted)|project\\.([*]|created|updated|archived|unarchived|deleted|restored)|member\\.([*]|added|changed|removed)|export\\.([*]|finished)|import\\.([*]|finished))$':
     'be *, a kind of event such as task.created, or all kinds of a resource such as task.*',
   '^-?(created_at|updated_at|due|due_at|start|start_at|completed_at|priority|status|title|position)(,-?(created_at|updated_at|due|due_at|start|start_at|completed_at|priority|status|title|position)){0,2}$':
     'be up to three of created_at, updated_at, due, due_at, start, start_at, completed_at, priority, status, title and position, comma-separated; prefix with - for descending',

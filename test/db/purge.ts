@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import type { Database } from '../../src/db/engine/client.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -11,11 +12,21 @@ const startHeld = async (t: Test) => {
   const { db } = await openTestDatabase(t)
   const released = Promise.withResolvers<void>()
   const ran: string[] = []
-  const backgroundDb = wrapRuns(db, (run) => async (...parameters) => {
-    await released.promise
+  const recorded = wrapRuns(db, (run) => (...parameters) => {
     ran.push(parameters[0])
     return run(...parameters)
   })
+  const backgroundDb: Database = {
+    ...recorded,
+    run: async (...parameters) => {
+      await released.promise
+      return recorded.run(...parameters)
+    },
+    transaction: async (...parameters) => {
+      await released.promise
+      return recorded.transaction(...parameters)
+    },
+  }
   const service = await startService(t, { db, backgroundDb })
   t.teardown(() => released.resolve())
   const count = async (from: string) => {

@@ -652,7 +652,7 @@ t.test('500 items take as many statements as two', async (t) => {
   const others = await newTasks('others')
   const two = {
     atomic: true,
-    update: [{ task_id: others.changed.id, patch: { title: 'Changed' } }],
+    update: [{ task_id: others.changed.id, patch: { status: 'done' } }],
     delete: [{ task_id: others.deleted.id }],
   }
   const expected = await statementsOf(others.owner, two)

@@ -303,7 +303,11 @@ const isAlive = (pid: number): boolean => {
 
 for (const signal of ['SIGTERM', 'SIGINT'] as const)
   t.test(`${signal} to npm stops the service that npm started`, async (t) => {
-    const service = await startProcess(t, { ...environment, LOG_LEVEL: 'info' }, { byNpm: true })
+    const service = await startProcess(
+      t,
+      { ...environment, LOG_LEVEL: 'info', LOG_FORMAT: 'json' },
+      { byNpm: true },
+    )
     const pid = Number(/"pid":(\d+)/.exec(service.output())?.[1])
     // Killing npm would not end a service that ignored the signal.
     t.teardown(async () => isAlive(pid) && process.kill(pid, 'SIGKILL'))

@@ -59,6 +59,7 @@ t.test('two workers are one service', { skip }, async (t) => {
     DATABASE_URL: options.url,
     WORKERS: '2',
     LOG_LEVEL: 'info',
+    LOG_FORMAT: 'json',
     METRICS_PORT: '0',
     METRICS_HOST: '127.0.0.1',
     TRUST_PROXY: '127.0.0.1',
@@ -279,7 +280,7 @@ t.test('two workers are one service', { skip }, async (t) => {
     for (const one of running) one.end(body)
     t.strictSame(await Promise.all(statuses), [201, 201])
     t.equal(await ended, 0)
-    t.match(service.output(), /stopped$/)
+    t.match(service.output(), /"msg":"stopped"\}$/)
   })
 })
 
@@ -298,7 +299,13 @@ t.test('workers exit without their supervisor, and if their port is taken', { sk
 })
 
 t.test('a hanging worker delays a stop only up to its deadline', { skip }, async (t) => {
-  const environment = { ...(await environmentFor(t)), WORKERS: '2', SHUTDOWN_SECONDS: '5', LOG_LEVEL: 'info' }
+  const environment = {
+    ...(await environmentFor(t)),
+    WORKERS: '2',
+    SHUTDOWN_SECONDS: '5',
+    LOG_LEVEL: 'info',
+    LOG_FORMAT: 'json',
+  }
   const service = await startProcess(t, environment)
   const [hanging] = workersOf(service).values()
   if (hanging === undefined) throw new Error('There is no worker')
@@ -306,7 +313,7 @@ t.test('a hanging worker delays a stop only up to its deadline', { skip }, async
   const started = performance.now()
   // Resolves when the last process with the output has exited.
   t.equal(await service.end('SIGTERM'), 1)
-  t.match(service.output(), /shutdown timed out$/)
+  t.match(service.output(), /"msg":"shutdown timed out"\}$/)
   t.ok(performance.now() - started < 20_000)
 })
 
