@@ -312,8 +312,9 @@ const take = statement(
 )
 
 /**
- * Takes an export of the user whose jobs were worked on least, the one that has waited for longest, unless as many are running as may be, or another process is taking one. One whose process
- * died goes before the others of its requester. One whose requester has to sign in with an identity provider fails instead.
+ * Takes an export of the user whose jobs were worked on least, the one that has waited for longest, unless as many are running as may be,
+ * or another process is taking one. One whose process died goes before the others of its requester. One whose requester has to sign in
+ * with an identity provider fails instead.
  */
 export const takeExport = async (
   db: Database,

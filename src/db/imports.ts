@@ -368,8 +368,8 @@ const take = statement(
   { lease_id: 'uuid', lease: 'int', user_id: 'uuid?' },
   { id: 'text' },
   (p) => {
-    // Of those of a user, what is discarded goes first: its tasks count against the quota. Nothing changes a busy import but its lease and its progress, so the
-    // others are in the order in which they were asked for.
+    // Of those of a user, what is discarded goes first: its tasks count against the quota. Nothing changes a busy import but its lease
+    // and its progress, so the others are in the order in which they were asked for.
     const place = ({ status, updated_at, id }: typeof imports): SQL =>
       sql`(${status} <> 'discarding', ${updated_at}, ${id})`
     const isEarlier = sql`${place(other)} < ${place(row)}`
