@@ -6,7 +6,7 @@ import { eventually } from './fixture/eventually.ts'
 import { projectActions } from './fixture/projects.ts'
 import { type Account, startService } from './fixture/service.ts'
 import { type Task, taskActions } from './fixture/tasks.ts'
-import { startReceiver } from './fixture/webhooks.ts'
+import { readerHasStarted, startReceiver } from './fixture/webhooks.ts'
 
 /**
  * Access to every type of event, for every relation to a project, through every channel: the list of events, the history of a
@@ -93,6 +93,7 @@ const subscribers = [...personas, 'project', 'projectOfAdmin'] as const
 type Subscriber = (typeof subscribers)[number]
 
 const receiver = await startReceiver(t)
+await readerHasStarted(db)
 const webhooks = new Map<Subscriber, string>()
 for (const name of subscribers) {
   const owner = name === 'project' ? manager : name === 'projectOfAdmin' ? people.admin : people[name]

@@ -116,7 +116,7 @@ const deliveryDays = 30
 /** All background jobs. Each works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
   const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
-  /** No job of a start runs before a look at the clock. */
+  /** No job of a start that depends on the clock runs before a look at it. */
   const job = (interval: number, run: Job['run']): Job => ({
     interval,
     atStart: true,
@@ -135,6 +135,8 @@ export const jobsOf = (deps: JobDeps) => {
   const completion = (run: Job['run']): Job => job(times.retry, run)
   /** A job that reads events. Instances take turns by leases of their own. */
   const reader = (run: Job['run']): Job => job(times.events, run)
+  /** One whose first run begins with the next event, so that it waits for nothing. */
+  const firstReader = (run: Job['run']): Job => ({ ...reader(run), run })
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const runExports = createRunExports({
     ...deps,
@@ -175,8 +177,8 @@ export const jobsOf = (deps: JobDeps) => {
     remove_old_events: cleanup((stop) => removeOldEvents(db, eventDays, stop)),
     remove_old_reminders: cleanup((stop) => removeOldReminders(db, { days: reminderDays }, stop)),
     remove_old_notifications: cleanup((stop) => removeOldNotifications(db, { days: eventDays }, stop)),
-    notify_of_events: reader((stop) => notifyOfEvents(db, stop)),
-    make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),
+    notify_of_events: firstReader((stop) => notifyOfEvents(db, stop)),
+    make_webhook_deliveries: firstReader((stop) => makeNewDeliveries(db, stop)),
     send_webhooks: reader(deps.sendWebhooks),
     send_digests: completion(deps.sendDigests),
     fire_reminders: reader((stop) => fireDueReminders(db, stop)),
