@@ -101,9 +101,11 @@ t.test('twice the file takes about twice the time', async (t) => {
         const { user, system } = process.cpuUsage(start)
         return user + system
       }
-      await costOf(size)
+      let [some, twice] = [Infinity, Infinity]
+      // The least of three, since others use the processor too.
+      for (let n = 0; n < 3; n += 1)
+        [some, twice] = [Math.min(some, await costOf(size)), Math.min(twice, await costOf(2 * size))]
       // A quadratic part made the second one cost almost four times as much.
-      const [some, twice] = [await costOf(size), await costOf(2 * size)]
       t.ok(twice < 3 * some, `${twice} after ${some} microseconds`)
     })
 })
