@@ -148,9 +148,9 @@ t.test(
     const id = newId()
     const change = `insert into webhooks (id, owner_id, url, event_types, secret, created_at)
     values ('${id}', '${owner.id}', 'https://example.com/', '{*}', '', clock_timestamp())`
-    await resultAfter(t, { hold: ['lock table webhook_deliveries'], change }, () =>
-      createProject(owner, 'Earlier'),
-    )
+    // A stronger lock would get a transaction id, and the reader would wait for its end before it reads the event.
+    const hold = ['lock table webhook_deliveries in exclusive mode']
+    await resultAfter(t, { hold, change }, () => createProject(owner, 'Earlier'))
     await createTask(owner, { title: 'Later' })
     const params = { webhook_id: id }
     await eventually('there are deliveries', async () => {
