@@ -103,7 +103,7 @@ export const findGoProgram = (module: string, version: string): string | null =>
   return program
 }
 
-/** The exit code of a check that cannot run on this machine (EX_TEMPFAIL in sysexits.h). .ci/run counts its step as skipped. */
+/** The exit code of a check that cannot run on this machine (EX_TEMPFAIL in sysexits.h). The step is counted as skipped. */
 const skippedCode = 75
 
 /** Says why a check cannot run on this machine, and lets it pass. In CI, it fails, unless CI does not install what is missing. */

@@ -44,7 +44,7 @@ const environment = {
 
 /**
  * Files that start, stop and kill services, upgrade each release, fill large tables, keep the machine busy, or mostly wait. They take half
- * of the time of all files. On the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
+ * of the time of all files. On the embedded database, `npm test -- --slow` runs them; on a server, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
@@ -107,7 +107,7 @@ const { pass, fail, skip } = t.counts
 console.log(
   `\n${pass} passed, ${fail} failed, ${skip} skipped in ${total} files (${seconds(performance.now())})`,
 )
-if (skipsSlow) console.log(`Not run (use npm run test:faults): ${slowFiles.join(', ')}`)
+if (skipsSlow) console.log(`Not run (use npm test -- --slow): ${slowFiles.join(', ')}`)
 if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
 const isCovered = named.length > 0 || reportCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
