@@ -1,24 +1,13 @@
-import { nilId } from '../domain/nil-id.ts'
 import type { Database } from './engine/client.ts'
 import { horizon } from './engine/horizon.ts'
 import { expectRow } from './engine/row-statements.ts'
-import { statement, type StatementName } from './engine/statement.ts'
-import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import {
-  attachments,
-  eventReaders,
-  events,
-  exports,
-  imports,
-  tasks,
-  users,
-  webhookDeliveries,
-  webhooks,
-} from './schema/tables.ts'
+import { statement } from './engine/statement.ts'
+import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
+import { eventReaders, events, exports, imports, webhookDeliveries, webhooks } from './schema/tables.ts'
 import { isImportBusy } from './read-models.ts'
 import { isActive } from './webhook-deliveries.ts'
 
-/** Statistics of the whole installation, for operators. */
+/** The backlog of background work of the whole installation, for operators. */
 
 const event = aliasedTable(events, 'event')
 const reader = aliasedTable(eventReaders, 'reader')
@@ -108,67 +97,3 @@ export interface Backlog {
 
 /** Reads the backlog. Cheap, regardless of its length: it reads only a few index entries. */
 export const selectBacklog = async (db: Database): Promise<Backlog> => expectRow(await readBacklog(db, {}))
-
-/** Rows per statement, which takes milliseconds, so that counting does not delay requests on the embedded database. */
-const batchSize = sql.raw('5000')
-
-interface Counted {
-  readonly table: PgTable
-  readonly isCounted: SQL
-  readonly kind: SQL
-  readonly value: SQLWrapper
-}
-
-/** Sums of `value` by `kind`. */
-type Totals = ReadonlyMap<string, number>
-
-/** Sums up a table in batches, in the order of its ids. Returns null when `stop` is aborted before the end. */
-const totalsOf = (name: StatementName, { table, isCounted, kind, value }: Counted) => {
-  const sumBatch = statement(
-    name,
-    { after: 'uuid' },
-    { last: 'text', kind: 'text', value: 'int8' },
-    ({ after }) => sql`
-      with batch as materialized (
-        select id, ${kind} as kind, ${value} as value from ${table}
-        where id > ${after} and ${isCounted} order by id limit ${batchSize}
-      )
-      select (select id::text from batch order by id desc limit 1) as last, kind, sum(value)::bigint as value
-      from batch group by kind`,
-  )
-  return async (db: Database, stop: AbortSignal): Promise<Totals | null> => {
-    const totals = new Map<string, number>()
-    let after: string | undefined = nilId
-    while (after !== undefined) {
-      if (stop.aborted) return null
-      const sums: Awaited<ReturnType<typeof sumBatch>> = await sumBatch(db, { after })
-      for (const sum of sums) totals.set(sum.kind, (totals.get(sum.kind) ?? 0) + sum.value)
-      after = sums[0]?.last
-    }
-    return totals
-  }
-}
-
-/** Users: `active` and `disabled`. */
-export const countUsers = totalsOf('statistics.count_users', {
-  table: users,
-  isCounted: sql`${users.deleted_at} is null`,
-  kind: sql`case when ${users.is_disabled} then 'disabled' else 'active' end`,
-  value: sql`1`,
-})
-
-/** Tasks by status; `trashed` for those in the trash. */
-export const countTasks = totalsOf('statistics.count_tasks', {
-  table: tasks,
-  isCounted: sql`true`,
-  kind: sql`case when ${tasks.deleted_at} is null then ${tasks.status} else 'trashed' end`,
-  value: sql`1`,
-})
-
-/** Sizes of attachments: `bytes`. */
-export const sumAttachments = totalsOf('statistics.sum_attachments', {
-  table: attachments,
-  isCounted: sql`true`,
-  kind: sql`'bytes'`,
-  value: attachments.size,
-})

@@ -3,14 +3,7 @@ import { Gauge, Registry } from 'prom-client'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { memoizeFor } from '../concurrency/memoize.ts'
 import type { Database } from '../db/engine/client.ts'
-import {
-  type Backlog,
-  countTasks,
-  countUsers,
-  maxCountedDeliveries,
-  selectBacklog,
-  sumAttachments,
-} from '../db/statistics.ts'
+import { type Backlog, maxCountedDeliveries, selectBacklog } from '../db/statistics.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
 /** The folders whose disks are observed, by content. */
@@ -19,8 +12,6 @@ export type DataFolders = Readonly<Partial<Record<'database' | 'attachments', st
 interface Options {
   readonly db: Database
   readonly folders: DataFolders
-  /** Aborted when the process stops. */
-  readonly stopping: AbortSignal
   readonly times?: InstallationMetricsTimes
 }
 
@@ -30,36 +21,24 @@ export interface InstallationMetricsTimes {
   readonly memory: number
   /** Time that a scrape waits for these values. */
   readonly wait: number
-  /** Minimum time between two counts of rows. */
-  readonly count: number
 }
 
 /** Prometheus gives up a scrape after 10 seconds. */
-const usualTimes: InstallationMetricsTimes = { memory: 5_000, wait: 2_000, count: 60_000 }
-
-/** Counting rows takes at most 1/`countShare` of the time. */
-const countShare = 200
+const usualTimes: InstallationMetricsTimes = { memory: 5_000, wait: 2_000 }
 
 /**
  * Metrics of the installation. They are the same in every process, so one process exposes them, not every worker. A gauge that
  * cannot be read has no series.
  */
-export const createInstallationMetrics = ({
-  db,
-  folders,
-  stopping,
-  times = usualTimes,
-}: Options): MetricsSource => {
+export const createInstallationMetrics = ({ db, folders, times = usualTimes }: Options): MetricsSource => {
   const registry = new Registry()
   const backlog = backlogGauges(registry)
   const disks = diskGauges(registry, folders)
   const observeBacklog = memoizeFor(times.memory, () => selectBacklog(db).then(backlog.set, backlog.clear))
   const observeDisks = memoizeFor(times.memory, disks.observe)
-  const countIfDue = repeatOnDemand(countRows(registry, db, stopping), times)
   return {
     contentType: registry.contentType,
     async metrics() {
-      countIfDue()
       await Promise.all([
         withTimeout(times.wait, observeBacklog(), late).catch(backlog.clear),
         withTimeout(times.wait, observeDisks(), late).catch(disks.clear),
@@ -158,56 +137,6 @@ const diskGauges = (registry: Registry, { database, attachments }: DataFolders) 
     clear: (): void => {
       for (const gauge of [free, size]) gauge.reset()
     },
-  }
-}
-
-const userStatuses = ['active', 'disabled'] as const
-const taskStatuses = ['todo', 'in_progress', 'done', 'cancelled', 'trashed'] as const
-
-/** Counts users, tasks and bytes. The last counts stay while the database is unavailable. */
-const countRows = (registry: Registry, db: Database, stopping: AbortSignal): (() => Promise<void>) => {
-  const users = createGauge(registry, 'taskwright_users', 'Users', 'status')
-  const tasks = createGauge(
-    registry,
-    'taskwright_tasks',
-    'Tasks by status; trashed for those in the trash',
-    'status',
-  )
-  const bytes = createGauge(registry, 'taskwright_attachment_bytes', 'Total size of all attachments')
-  const countedAt = createGauge(
-    registry,
-    'taskwright_counted_timestamp_seconds',
-    'When users, tasks and attachments were counted, in seconds since 1970',
-  )
-  return async () => {
-    const userCounts = await countUsers(db, stopping)
-    const taskCounts = await countTasks(db, stopping)
-    const sizes = await sumAttachments(db, stopping)
-    if (userCounts === null || taskCounts === null || sizes === null) return
-    for (const status of userStatuses) users.set({ status }, userCounts.get(status) ?? 0)
-    for (const status of taskStatuses) tasks.set({ status }, taskCounts.get(status) ?? 0)
-    bytes.set(sizes.get('bytes') ?? 0)
-    countedAt.setToCurrentTime()
-  }
-}
-
-/** Returns a function that starts `work` in the background if it is due. After a failure it is due again soon. */
-const repeatOnDemand = (
-  work: () => Promise<void>,
-  { count, memory }: Pick<InstallationMetricsTimes, 'count' | 'memory'>,
-): (() => void) => {
-  let nextAt = 0
-  return () => {
-    const startedAt = performance.now()
-    if (startedAt < nextAt) return
-    nextAt = Infinity
-    const onDone = (): void => {
-      nextAt = startedAt + Math.max(count, (performance.now() - startedAt) * countShare)
-    }
-    const onFailure = (): void => {
-      nextAt = performance.now() + memory
-    }
-    work().then(onDone, onFailure)
   }
 }
 

@@ -253,7 +253,7 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
 const serveMetricsOf = async (
   { source, database }: { readonly source: MetricsSource; readonly database: Database },
   config: Config,
-  { info, onShutdown, stopping }: ServiceProcess,
+  { info, onShutdown }: ServiceProcess,
 ): Promise<void> => {
   const { metricsPort, metricsHost, metricsToken } = config
   const { serveMetrics } = await import('../observe/metrics-server.ts')
@@ -264,7 +264,6 @@ const serveMetricsOf = async (
       ...(config.databaseUrl === null && { database: config.dataDir }),
       ...(config.storageUrl === null && { attachments: filesFolder(config) }),
     },
-    stopping,
   })
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
   const server = await serveMetrics(mergeMetrics(source, ofInstallation), options).catch((error: unknown) => {

@@ -13,7 +13,7 @@ import { answers, startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
- * Runs the queries of docs/operations (dashboard, monitoring.md, alerts) on a Prometheus server that scrapes the service, and the
+ * Runs the queries of docs/operations (monitoring.md, alerts) on a Prometheus server that scrapes the service, and the
  * tests of the alerts. A query that fails or returns no result is an error.
  */
 
@@ -23,13 +23,6 @@ const deadline = 180_000
 const operations = fileURLToPath(new URL('../../docs/operations/', import.meta.url))
 const scrapeToken = 'the-token-of-the-scraper'
 
-/** Values of the variables that Grafana replaces. The interval covers several scrapes. */
-const variables: Readonly<Record<string, string>> = {
-  $job: 'taskwright',
-  $instance: '.*',
-  $__rate_interval: '1m',
-}
-
 interface Query {
   readonly source: string
   readonly expr: string
@@ -38,28 +31,11 @@ interface Query {
 /** The part of queries that return no result on a healthy service: no response is a server error. */
 const mayBeEmpty = 'status=~"5.."'
 
-interface Dashboard {
-  readonly panels: readonly {
-    readonly title: string
-    readonly targets?: readonly { readonly expr: string }[]
-  }[]
-}
-
 interface Alerts {
   readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[]
 }
 
 const readText = (name: string): Promise<string> => readFile(join(operations, name), 'utf8')
-
-const queriesOfDashboard = async (): Promise<readonly Query[]> => {
-  const { panels } = JSON.parse(await readText('dashboard.json')) as Dashboard
-  return panels.flatMap(({ title, targets = [] }) =>
-    targets.map(({ expr }) => ({
-      source: `dashboard, ${title}`,
-      expr: expr.replaceAll(/\$\w+/g, (name) => variables[name] ?? name),
-    })),
-  )
-}
 
 const queriesOfPage = async (): Promise<readonly Query[]> =>
   fencedBlocks(await readText('monitoring.md'), 'text')
@@ -158,7 +134,7 @@ const findEmpty = async (prometheus: string, queries: readonly Query[]): Promise
 const resultTimeout = 60_000
 
 const checkQueries = async (t: Teardown): Promise<void> => {
-  const queries = [...(await queriesOfDashboard()), ...(await queriesOfPage()), ...(await queriesOfAlerts())]
+  const queries = [...(await queriesOfPage()), ...(await queriesOfAlerts())]
   const { service, sendRequests } = await startBusyService(t)
   const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
   let empty: readonly Query[] = queries
@@ -183,7 +159,7 @@ const checkRules = async (t: Teardown): Promise<void> => {
   console.log(await run('promtool', 'test', 'rules', 'alerts.test.yml'))
 }
 
-await runToEnd('dashboard', deadline, async (t) => {
+await runToEnd('monitoring', deadline, async (t) => {
   if (!hasCommands(['prometheus', 'promtool'])) return
   await checkRules(t)
   await checkQueries(t)
