@@ -2350,9 +2350,10 @@ export interface paths {
          *     The file has the tasks that the owner of the feed can see and that match its filter: those that are open, and those that
          *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks, fewer if their texts exceed 4 MiB: those that are due nearest to
          *     now, then those without a due date, the newest first. They are sorted by their due dates. An all-day task is an all-day
-         *     event, and a recurring task is one entry with its rule. A file can be up to a minute old.
+         *     event, and a recurring task is one entry with its rule. A file can be up to a minute old, except for the name and the color.
          *
-         *     Requests count against the owner of the feed, in the rate limit of links. A revoked feed returns 410; a wrong token, or a feed
+         *     Requests count against the owner of the feed, in the rate limit of links. Each process of the service builds ten files for an
+         *     owner in a minute. Then feeds return the last file that was built, which can be two hours old, or 429 if there is none. A revoked feed returns 410; a wrong token, or a feed
          *     whose owner is disabled or deleted, or has to sign in with an identity provider again, returns 404.
          *
          *     Unknown query parameters, which calendar programs append, are ignored.

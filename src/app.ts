@@ -45,7 +45,7 @@ import { memberHandlers } from './handlers/members.ts'
 import { assistantHandlers } from './handlers/assistants.ts'
 import { eventHandlers } from './handlers/events.ts'
 import { feedHandlers } from './handlers/feeds.ts'
-import { createReadCalendar } from './services/feed-calendars.ts'
+import { createReadCalendar, type FeedLimits } from './services/feed-calendars.ts'
 import { createFeeds } from './services/feeds.ts'
 import { createFeedLinks } from './auth/feed-links.ts'
 import { createLinks } from './auth/file-links.ts'
@@ -203,6 +203,8 @@ export interface AppDeps {
   /** The limits of requests to identity providers. Overridden by tests. */
   readonly oidcLimits?: FetchLimits
   /** Overridden by tests. */
+  readonly feedLimits?: FeedLimits
+  /** Overridden by tests. */
   readonly resolveWebhookHost?: Resolve
   /** openapi.yaml by default. Overridden by tests. */
   readonly contract?: Contract
@@ -245,6 +247,7 @@ export const buildApp = async ({
   observers = [],
   jobTimes = defaultJobTimes,
   oidcLimits,
+  feedLimits,
   resolveWebhookHost,
   worker = null,
   contract = loadContract(),
@@ -582,7 +585,7 @@ export const buildApp = async ({
     ...feedHandlers({
       paging,
       feeds: createFeeds({ replayKeys, publicUrl }),
-      readCalendar: createReadCalendar(),
+      readCalendar: createReadCalendar(feedLimits),
     }),
     ...assistantHandlers({
       answerAssistant: createAnswerAssistant(contract),

@@ -45,10 +45,10 @@ export const feedHandlers = ({ paging, feeds, readCalendar }: Deps) =>
     },
 
     async getFeedCalendar(ctx) {
-      const { text, sha256 } = await readCalendar(ctx)
+      const { text, hash } = await readCalendar(ctx)
       return {
         status: 200,
-        headers: { etag: quoteETag(sha256) },
+        headers: { etag: quoteETag(hash) },
         contentType: 'text/calendar; charset=utf-8',
         body: text,
       }

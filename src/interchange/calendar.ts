@@ -13,18 +13,25 @@ import type { Reminder, TaskRecord } from './records.ts'
 // Bytes. ical.js does not count the space at the start of a folded line, which makes 75.
 ICAL.foldLength = 74
 
-export interface CalendarFacts {
+/** What comes before the components. */
+export interface HeadFacts {
   /** Of the service, for PRODID. */
   readonly generator: string
   readonly name: string
   readonly color: string | null
+  /** How often clients should read it again; null for a file. */
+  readonly refreshMinutes: number | null
+}
+
+/** What the components depend on, beside the tasks. */
+export interface ComponentFacts {
   readonly kind: 'todo' | 'event'
   readonly alarms: boolean
   /** Where an all-day date has to become a time, because the other date of the task is one. */
   readonly timeZone: string
-  /** How often clients should read it again; null for a file. */
-  readonly refreshMinutes: number | null
 }
+
+export interface CalendarFacts extends HeadFacts, ComponentFacts {}
 
 type CalendarFields =
   | 'id'
@@ -59,16 +66,28 @@ export interface CalendarTask extends Pick<TaskRecord, CalendarFields> {
 export const uidsOf = (tasks: readonly CalendarTask[]): Map<string, string> =>
   new Map(tasks.map((task) => [task.id, uidOf(task)]))
 
-/**
- * Yields the text of a calendar in pieces. Tasks without a date are no events. A task names its parent if that comes before it, or is among
- * `uids`.
- */
+/** Yields the text of a calendar in pieces. */
 export async function* calendarText(
   facts: CalendarFacts,
   tasks: AsyncIterable<CalendarTask> | Iterable<CalendarTask>,
+): AsyncGenerator<string, void> {
+  yield calendarHead(facts)
+  yield* calendarComponents(facts, tasks)
+}
+
+/** The text of a calendar before its components. */
+export const calendarHead = (facts: HeadFacts): string =>
+  `BEGIN:VCALENDAR\r\n${calendarProperties(facts).map(lineOf).join('')}`
+
+/**
+ * Yields the components of a calendar, and its end, in pieces. Tasks without a date are no events. A task names its parent if that comes
+ * before it, or is among `uids`.
+ */
+export async function* calendarComponents(
+  facts: ComponentFacts,
+  tasks: AsyncIterable<CalendarTask> | Iterable<CalendarTask>,
   uids = new Map<string, string>(),
 ): AsyncGenerator<string, void> {
-  yield `BEGIN:VCALENDAR\r\n${calendarProperties(facts).map(lineOf).join('')}`
   const zones = new Set<string>()
   let written = 0
   for await (const task of tasks) {
@@ -103,7 +122,7 @@ const textOf = (component: Component): string =>
 const lineOf = (property: Property): string =>
   `${ICAL.stringify.property(property, ICAL.design.icalendar, false)}\r\n`
 
-const calendarProperties = ({ generator, name, color, refreshMinutes }: CalendarFacts): Property[] => [
+const calendarProperties = ({ generator, name, color, refreshMinutes }: HeadFacts): Property[] => [
   ['version', {}, 'text', '2.0'],
   ['prodid', {}, 'text', `-//Taskwright//${plainText(generator)}//EN`],
   ['calscale', {}, 'text', 'GREGORIAN'],
@@ -191,7 +210,7 @@ interface Written {
   readonly components: readonly Component[]
 }
 
-const componentsOf = (facts: CalendarFacts, task: CalendarTask, parentUid: string | null): Written => {
+const componentsOf = (facts: ComponentFacts, task: CalendarTask, parentUid: string | null): Written => {
   const dates = sameKind(datesOf(task), task.recurrence?.time_zone ?? facts.timeZone)
   if (facts.kind === 'event' && dates.start === null && dates.due === null)
     return { zone: null, components: [] }
@@ -258,7 +277,7 @@ const onDay = (date: string, day: string | null, zone: string): string | null =>
   day === null || isDay(date) ? day : atTimeOf(date, day, zone)
 
 /** The dates of a component. Times that do not recur are in UTC. */
-const placedOf = ({ kind }: CalendarFacts, { start, due }: Dates, zone: string | null): Property[] => {
+const placedOf = ({ kind }: ComponentFacts, { start, due }: Dates, zone: string | null): Property[] => {
   const first = start ?? due
   if (kind === 'event') return eventDates(first ?? '', start === null ? null : due, zone)
   // A rule needs a start. DUE must be later than it, but clients show tasks that recur only with both.
@@ -301,7 +320,7 @@ const todoStatus = {
 const priorities = { none: null, low: 9, medium: 5, high: 3, urgent: 1 } as const
 
 const propertiesOf = (
-  { kind }: CalendarFacts,
+  { kind }: ComponentFacts,
   task: CalendarTask,
   parentUid: string | null,
 ): readonly Property[] => [
@@ -340,7 +359,7 @@ const eventProperties = ({ status }: CalendarTask): readonly Property[] => [
   ['transp', {}, 'text', 'TRANSPARENT'],
 ]
 
-const alarmsOf = (facts: CalendarFacts, task: CalendarTask, dates: Dates): readonly Component[] =>
+const alarmsOf = (facts: ComponentFacts, task: CalendarTask, dates: Dates): readonly Component[] =>
   task.reminders.flatMap((reminder): Component[] => {
     const trigger = triggerOf(facts, reminder, dates)
     if (trigger === null) return []
@@ -352,7 +371,7 @@ const alarmsOf = (facts: CalendarFacts, task: CalendarTask, dates: Dates): reado
 const sequenceOf = ({ series_id, version, updated_at }: CalendarTask): number =>
   series_id === null ? version : Math.floor((Date.parse(updated_at) - Date.UTC(2020, 0, 1)) / 1_000)
 
-const triggerOf = ({ kind }: CalendarFacts, reminder: Reminder, { start, due }: Dates): Property | null => {
+const triggerOf = ({ kind }: ComponentFacts, reminder: Reminder, { start, due }: Dates): Property | null => {
   if (reminder.snoozed_until !== undefined) return ['trigger', {}, 'date-time', utc(reminder.snoozed_until)]
   if ('at' in reminder) return ['trigger', {}, 'date-time', utc(reminder.at)]
   const date = reminder.relative_to === 'due' ? due : start

@@ -601,6 +601,12 @@ export const problems = {
       'Too many of your thumbnails are queued. Retry in 5 seconds.',
       retryAfter(5),
     ),
+  tooManyFeedBuilds: (limit: number, seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `The calendar feeds of a user are built ${limit} times per minute at most. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
   rateLimited: (limit: number, seconds: number) =>
     new Problem(
       'too_many_requests',

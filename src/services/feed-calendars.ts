@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { currentWork, runAs } from '../concurrency/work.ts'
 import { selectCalendarTasks } from '../db/task-list.ts'
 import { type CalendarFeed, maxFeedTasks } from '../domain/feeds.ts'
@@ -8,27 +9,44 @@ import { maxLimit } from '../domain/pages.ts'
 import type { FeedPrincipal } from '../domain/permissions.ts'
 import { calendarLists, type TaskList } from '../domain/task-filter.ts'
 import { version } from '../domain/version.ts'
-import { type CalendarTask, calendarText, uidsOf } from '../interchange/calendar.ts'
+import { calendarComponents, calendarHead, type CalendarTask, uidsOf } from '../interchange/calendar.ts'
+import { problems } from '../problems/problems.ts'
 import type { OpContext } from './context.ts'
 
 /** The files of calendar feeds. */
 
-/** A file, and its SHA-256 in hex. */
+/** A file, and a hash that is another one for other text. */
 interface Calendar {
   readonly text: string
-  readonly sha256: string
+  readonly hash: string
 }
 
 /** The file of the feed whose token authenticated the request. */
 export type ReadCalendar = (ctx: OpContext<FeedPrincipal>) => Promise<Calendar>
 
-/** Milliseconds for which a file is served without building it anew. The contract promises it. */
-const maxAge = 60_000
+/** What is kept of a file. Its head, which has the name and the color, is written for each request. */
+interface Content extends Calendar {
+  /** By `performance.now()`. */
+  readonly builtAt: number
+}
+
+export interface FeedLimits {
+  /** Milliseconds for which content is served without building it anew. */
+  readonly maxAge: number
+  /** Builds per minute of the feeds of one user. */
+  readonly maxBuilds: number
+}
+
+/** The contract promises them. */
+export const feedLimits: FeedLimits = { maxAge: 60_000, maxBuilds: 10 }
 
 /** How often clients should ask, in minutes. */
 const refreshMinutes = 60
 
-/** UTF-16 code units of all files that are kept. */
+/** Milliseconds for which content is served while its owner has no builds left. The contract promises it. Longer than clients wait. */
+const maxStaleAge = 2 * refreshMinutes * 60_000
+
+/** UTF-16 code units of all content that is kept. */
 const maxKept = 32 * 1_048_576
 
 /** Characters of tasks, as JSON, that a list adds to a file at most: some thousand times those of a usual task. */
@@ -37,39 +55,60 @@ const maxCharacters = 4 * 1_048_576
 /** Pages that are read of a list at most. A filter that searches texts finds few tasks on each. */
 const maxPages = 40
 
-/** Builds each file once a minute at most, however many requests ask for it. */
-export const createReadCalendar = (): ReadCalendar => {
-  const kept = new LRUCache<string, Calendar>({
+/** Builds the content of each feed once a minute at most, however many requests ask for it, and of all feeds of a user `maxBuilds` times. */
+export const createReadCalendar = ({ maxAge, maxBuilds }: FeedLimits = feedLimits): ReadCalendar => {
+  const kept = new LRUCache<string, Content>({
     maxSize: maxKept,
     sizeCalculation: ({ text }) => text.length,
-    ttl: maxAge,
+    ttl: maxStaleAge,
   })
-  const building = new Map<string, Promise<Calendar>>()
+  const building = new Map<string, Promise<Content>>()
+  const builds = new RateLimiterMemory({ points: maxBuilds, duration: 60 })
 
-  return async (ctx) => {
-    const { id, version: feedVersion } = ctx.principal.credential.feed
-    const key = `${id} ${feedVersion}`
-    const present = kept.get(key) ?? building.get(key)
-    if (present !== undefined) return present
+  /** @throws Problem 429 when the owner has no builds left, and no content is kept */
+  const renew = async (ctx: OpContext<FeedPrincipal>, key: string): Promise<Content> => {
+    const { consumedPoints, msBeforeNext } = await builds.penalty(ctx.principal.userId)
+    if (consumedPoints <= maxBuilds) {
+      const content = await build(ctx)
+      kept.set(key, content)
+      return content
+    }
+    const stale = kept.get(key)
+    if (stale === undefined)
+      throw problems.tooManyFeedBuilds(maxBuilds, Math.max(1, Math.ceil(msBeforeNext / 1_000)))
+    return stale
+  }
+
+  const contentOf = (ctx: OpContext<FeedPrincipal>): Content | Promise<Content> => {
+    const { id, alarms } = ctx.principal.credential.feed
+    const key = `${id} ${alarms}`
+    const present = kept.get(key)
+    if (present !== undefined && performance.now() - present.builtAt < maxAge) return present
+    const running = building.get(key)
+    if (running !== undefined) return running
     // Others may wait for it when the client of this request has gone.
     const work = { ...currentWork(), isAbandoned: () => false }
-    const built = runAs(work, () => build(ctx)).finally(() => building.delete(key))
-    building.set(key, built)
-    const calendar = await built
-    kept.set(key, calendar)
-    return calendar
+    const renewing = runAs(work, () => renew(ctx, key)).finally(() => building.delete(key))
+    building.set(key, renewing)
+    return renewing
+  }
+
+  return async (ctx) => {
+    const { name, color } = ctx.principal.credential.feed
+    const head = calendarHead({ generator: version, name, color, refreshMinutes })
+    const content = await contentOf(ctx)
+    return { text: head + content.text, hash: hash('sha256', head + content.hash) }
   }
 }
 
-const build = async (ctx: OpContext<FeedPrincipal>): Promise<Calendar> => {
+const build = async (ctx: OpContext<FeedPrincipal>): Promise<Content> => {
+  const builtAt = performance.now()
   const { timeZone, credential } = ctx.principal
-  const { name, color, kind, alarms } = credential.feed
+  const { kind, alarms } = credential.feed
   const tasks = await tasksOf(ctx, credential.feed)
-  const facts = { generator: version, name, color, kind, alarms, timeZone, refreshMinutes }
-  const pieces: string[] = []
-  for await (const piece of calendarText(facts, tasks, uidsOf(tasks))) pieces.push(piece)
+  const pieces = await Array.fromAsync(calendarComponents({ kind, alarms, timeZone }, tasks, uidsOf(tasks)))
   const text = pieces.join('')
-  return { text, sha256: hash('sha256', text) }
+  return { text, hash: hash('sha256', text), builtAt }
 }
 
 /** The tasks of a feed, by their due dates, so that the file changes only if one of them does. */

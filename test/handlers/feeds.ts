@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { removeRevokedFeeds } from '../../src/db/feeds.ts'
+import { feedLimits } from '../../src/services/feed-calendars.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, type Reply, type Service, startService } from '../fixture/service.ts'
@@ -45,14 +46,12 @@ const valuesOf = (text: string, property: string): string[] =>
     .split('\r\n')
     .flatMap((line) => (new RegExp(`^${property}[;:]`).test(line) ? [line.slice(line.indexOf(':') + 1)] : []))
 
-/** The titles in the file of a feed, which is built anew. */
-const titlesIn = async ({ token }: Account, feed: Feed): Promise<string[]> => {
-  await service.expect('updateFeed', 200, {
-    token,
-    params: { feed_id: feed.id },
-    body: { name: `Feed ${(count += 1)}` },
-  })
-  const reply = await open(feed)
+/** The titles in the file of a new feed like this one. */
+const titlesIn = async (
+  owner: Account,
+  { filter, kind }: Pick<Schemas['FeedWithUrl'], 'filter' | 'kind'>,
+): Promise<string[]> => {
+  const reply = await open(await create(owner, { filter, kind }))
   t.equal(reply.status, 200)
   return valuesOf(textOf(reply), 'SUMMARY')
 }
@@ -244,16 +243,51 @@ t.test('getFeedCalendar', async (t) => {
     t.equal(reply.headers.get('content-type'), 'text/calendar; charset=utf-8')
     t.equal(reply.headers.get('cache-control'), 'private, no-cache')
     const etag = reply.headers.get('etag') ?? ''
-    t.equal(etag, `"${createHash('sha256').update(textOf(reply)).digest('hex')}"`)
     for (const other of same) t.equal(other.headers.get('etag'), etag)
     t.strictSame(valuesOf(textOf(reply), 'SUMMARY'), [String.raw`Write\, and read`])
     t.strictSame(valuesOf(textOf(reply), 'NAME'), ['Täsks'])
     t.match(await open(feed, { headers: { 'if-none-match': etag } }), { status: 304, body: null })
     await createTask(owner, { title: 'Later' })
     t.equal((await open(feed)).headers.get('etag'), etag, 'one build for a minute')
-    t.equal((await titlesIn(owner, feed)).length, 2, 'unless the feed changes')
-    t.match(await open(feed, { headers: { 'if-none-match': etag } }), { status: 200 })
+    t.equal((await titlesIn(owner, feed)).length, 2, 'for each feed')
     t.match(await open(feed, { method: 'HEAD' }), { status: 200, body: null })
+  })
+
+  t.test('200: a name, a color or a token is changed without a build, alarms with one', async (t) => {
+    const owner = await register()
+    const feed = await create(owner)
+    const etag = (await open(feed)).headers.get('etag') ?? ''
+    await createTask(owner)
+    const request = { token: owner.token, params: { feed_id: feed.id } }
+    await service.expect('updateFeed', 200, { ...request, body: { name: 'Other', color: '#ff0000' } })
+    const renamed = await open(feed, { headers: { 'if-none-match': etag } })
+    t.equal(renamed.status, 200, 'the ETag is another one')
+    const text = textOf(renamed)
+    t.strictSame(
+      ['NAME', 'X-WR-CALNAME', 'COLOR', 'SUMMARY'].flatMap((property) => valuesOf(text, property)),
+      ['Other', 'Other', 'red'],
+    )
+    const { body: rotated } = await service.expect('rotateFeedToken', 200, request)
+    t.equal(textOf(await open(rotated)), text)
+    await service.expect('updateFeed', 200, { ...request, body: { alarms: true } })
+    t.equal(valuesOf(textOf(await open(rotated)), 'SUMMARY').length, 1)
+  })
+
+  t.test('200, 429: ten builds a minute for a user, then the last file of each feed', async (t) => {
+    const building = await startService(t, { db, feedLimits: { ...feedLimits, maxAge: 0 } })
+    const [owner, other] = [await register(), await register()]
+    const [feed, unread] = [await create(owner), await create(owner)]
+    const titles = async () => valuesOf(textOf(await open(feed, {}, building)), 'SUMMARY')
+    for (let builds = 0; builds < 10; builds += 1) {
+      t.equal((await titles()).length, builds)
+      await createTask(owner)
+    }
+    t.equal((await titles()).length, 9)
+    const refused = await open(unread, {}, building)
+    t.match(refused, { status: 429, body: { code: 'too_many_requests' } })
+    const seconds = Number(refused.headers.get('retry-after'))
+    t.ok(seconds >= 1 && seconds <= 60, `Retry-After: ${seconds}`)
+    t.match(await open(await create(other), {}, building), { status: 200 })
   })
 
   t.test('200: parameters that calendar programs append are ignored', async (t) => {
