@@ -35,7 +35,6 @@ import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
 import { createDatabaseClock } from './db/engine/database-clock.ts'
 import { DatabaseUnavailable } from './db/engine/errors.ts'
-import type { Standbys } from './db/engine/standbys.ts'
 import { databaseProblem } from './db/problems.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
@@ -175,8 +174,6 @@ export interface AppDeps {
   >
   readonly secrets: Secrets
   readonly db: Database
-  /** Where GET requests read; `db` by default. */
-  readonly standbys?: Pick<Standbys, 'readingFor'> | null
   /** For background work, which waits while the database is unavailable; `db` by default. */
   readonly backgroundDb?: Database
   /** The folder of the embedded database, whose disk readiness reports on; null by default. */
@@ -231,7 +228,6 @@ export const buildApp = async ({
   config,
   secrets,
   db: rawDb,
-  standbys = null,
   databaseFolder = null,
   backgroundDb = rawDb,
   logStream,
@@ -609,7 +605,6 @@ export const buildApp = async ({
     auditRead,
     mapError,
     isUnavailable: (error) => error instanceof DatabaseUnavailable,
-    readDb: standbys === null ? db : standbys.readingFor(db),
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),

@@ -13,16 +13,12 @@ import { openDatabase } from '../../src/db/engine/client.ts'
 import { clusterFolder, isMissing } from '../../src/db/engine/cluster-folder.ts'
 import {
   type ConnectionOptions,
-  createClient,
-  type ServerConnection,
-  standbysAt,
   statementTimeout as maxStatementTimeout,
 } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
 import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
 import { DiskFull, FolderInUse, isLocked } from '../../src/db/engine/embedded.ts'
-import { findStandbyFault } from '../../src/db/engine/standbys.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import { verifySmtp } from '../../src/mail/smtp.ts'
@@ -251,26 +247,6 @@ const checkDatabase: Check = async (config, t) => {
   }
 }
 
-const checkStandbys: Check = async ({ databaseUrl, databaseReadUrl }, t) => {
-  if (databaseUrl === null || databaseReadUrl === null) return null
-  const open = (connection: ServerConnection) => {
-    const client = createClient(connection)
-    t.teardown(() => client.end({ timeout: 1 }))
-    return client
-  }
-  const primary = open({ kind: 'server', url: databaseUrl, waitsForStandbys: true })
-  const standbys = standbysAt(databaseReadUrl)
-  for (const standby of standbys) {
-    const { host } = new URL(standby.url)
-    const fault = await findStandbyFault(primary, open(standby)).catch(messageOf)
-    if (fault !== null)
-      throw new Fault(
-        `${host} gets no reads: ${fault}. Check DATABASE_READ_URL, and docs/operations/scaling.md.`,
-      )
-  }
-  return `${standbys.length} synchronous, so they are read from`
-}
-
 const checkStorage: Check = (config, t) =>
   config.storageUrl === null ? checkFilesFolder(config) : checkBucket(config, config.storageUrl.bucket, t)
 
@@ -394,7 +370,6 @@ const checks: Readonly<Record<string, Check>> = {
   host: checkAddresses,
   folder: checkFolder,
   database: checkDatabase,
-  standbys: checkStandbys,
   storage: checkStorage,
   files: checkOwner,
   redis: checkRedis,

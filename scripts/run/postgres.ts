@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { globSync } from 'node:fs'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { freePort } from '../../test/fixture/ports.ts'
@@ -36,7 +36,7 @@ interface Options {
  * PostgreSQL is not installed or does not start.
  */
 export async function startPostgres(t: Teardown, options: Options = {}): Promise<string> {
-  const server = await createServer(t, await prepareFolder(t, options), initialize)
+  const server = await createServer(t, await prepareFolder(t, options))
   await server.start()
   return server.url
 }
@@ -49,20 +49,14 @@ export interface RestartableServer {
   stop(): Promise<void>
   /** Suspends or resumes all processes of the server. Connections stay open. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
-  /** Creates a standby, whose application_name is `name`, of this server, which runs. */
-  createStandby(name: string): Promise<RestartableServer>
 }
 
 /** Creates a server without starting it. Its data is in a new folder in `parent`. A teardown stops and removes it. */
 export async function createPostgres(t: Teardown, parent: string = tmpdir()): Promise<RestartableServer> {
-  return createServer(t, await prepareFolder(t, { parent, fast: true }), initialize)
+  return createServer(t, await prepareFolder(t, { parent, fast: true }))
 }
 
-async function createServer(
-  t: Teardown,
-  cluster: Cluster,
-  fill: (cluster: Cluster) => Promise<void>,
-): Promise<RestartableServer> {
+async function createServer(t: Teardown, cluster: Cluster): Promise<RestartableServer> {
   const port = await freePort()
   let running: ChildProcess | null = null
   const server: RestartableServer = {
@@ -79,13 +73,8 @@ async function createServer(
     signal(signal) {
       if (running?.pid !== undefined) signalServer(running.pid, signal)
     },
-    async createStandby(name) {
-      const { folder, fast, password } = cluster
-      const standby = { ...(await prepareFolder(t, { parent: dirname(folder), fast })), password }
-      return createServer(t, standby, () => copyServer(standby, server.url, name))
-    },
   }
-  await fill(cluster)
+  await initialize(cluster)
   t.teardown(() => server.stop())
   return server
 }
@@ -151,43 +140,27 @@ function identityOf(user: string): Identity | null {
   }
 }
 
-async function initialize(cluster: Cluster): Promise<void> {
-  const { folder, binaries, identity, password } = cluster
+async function initialize({ folder, binaries, identity, password }: Cluster): Promise<void> {
   const passwordFile = join(folder, 'password')
   await writeFile(passwordFile, password, { mode: 0o600 })
   await giveTo(identity, passwordFile)
-  await fillFolder(cluster, join(binaries, 'initdb'), [
+  const parameters = [
+    `--pgdata=${join(folder, 'data')}`,
+    '--no-sync',
     '--username=postgres',
     `--pwfile=${passwordFile}`,
     '--auth=scram-sha-256',
     '--encoding=UTF8',
     '--no-locale',
     '--no-instructions',
-  ])
-}
-
-/** Creates the data folder of a standby. */
-function copyServer(cluster: Cluster, url: string, name: string): Promise<void> {
-  return fillFolder(cluster, join(findBinaries(['pg_basebackup']), 'pg_basebackup'), [
-    `--dbname=${url}?application_name=${name}`,
-    '--write-recovery-conf',
-    '--checkpoint=fast',
-  ])
-}
-
-/** Runs a program that creates the data folder of a server. */
-async function fillFolder(
-  { folder, identity }: Cluster,
-  program: string,
-  parameters: readonly string[],
-): Promise<void> {
-  const child = spawn(program, [`--pgdata=${join(folder, 'data')}`, '--no-sync', ...parameters], {
+  ]
+  const child = spawn(join(binaries, 'initdb'), parameters, {
     ...identity,
     cwd: folder,
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   await once(child, 'exit')
-  if (child.exitCode !== 0) throw new Error(`${program} failed with exit code ${child.exitCode}`)
+  if (child.exitCode !== 0) throw new Error(`initdb failed with exit code ${child.exitCode}`)
 }
 
 function startServer({ folder, binaries, identity, fast }: Cluster, port: number): ChildProcess {
@@ -217,7 +190,7 @@ async function untilReady({ stderr }: ChildProcess): Promise<void> {
   log.on('line', (line) => {
     if (!starting) return
     lines.push(line)
-    if (!/ready to accept (read-only )?connections/.test(line)) return
+    if (!line.includes('ready to accept connections')) return
     starting = false
     resolve()
   })

@@ -48,7 +48,7 @@ type TraceSettings = Pick<
 >
 
 /**
- * The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin`,
+ * The configuration of a process. `databaseUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin`,
  * `mail` and `oidc` hold secrets.
  */
 export interface Config extends Omit<
@@ -125,12 +125,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       `${settings.smtpUrl.name} requires ${name}, the base URL of the links in emails (example: ${example})`,
     )
   }
-  if (isSet(settings.databaseReadUrl) && !isSet(settings.databaseUrl)) {
-    const { name, example } = settings.databaseUrl
-    faults.push(
-      `${settings.databaseReadUrl.name} requires ${name}, the URL of the primary (example: ${example})`,
-    )
-  }
   if (workers !== 'auto' && workers > 1 && !isSet(settings.databaseUrl)) {
     const { name, example } = settings.databaseUrl
     faults.push(
@@ -203,13 +197,18 @@ const otherNames: Readonly<Record<string, string>> = {
   S3_URL: 'STORAGE_URL',
 }
 
+/** What became of the settings of earlier versions. */
+const removedSettings: Readonly<Record<string, string>> = {
+  DATABASE_READ_URL: 'all requests read from DATABASE_URL',
+}
+
 /** Set by Kubernetes for services with names such as `taskwright`. */
 const serviceLink = /^TASKWRIGHT_(.*_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_.*)?$/
 
 /** Of the commands and examples. */
 const commandVariable = /^TASKWRIGHT_(URL|TOKEN|RECEIVERS?)$/
 
-/** A warning for each variable that looks like a setting and is none. */
+/** A warning for each variable that looks like a setting, or was one, and is none. */
 export function unknownSettings(env: NodeJS.ProcessEnv = process.env): readonly string[] {
   const known = new Set(
     Object.values<Setting<unknown>>(settings).flatMap(({ name, isSecret = false }) =>
@@ -219,6 +218,8 @@ export function unknownSettings(env: NodeJS.ProcessEnv = process.env): readonly 
   return Object.entries(env).flatMap(([name, value = '']) => {
     const isLink = serviceLink.test(name) || value.startsWith('tcp://')
     if (known.has(name) || isLink || commandVariable.test(name)) return []
+    const now = removedSettings[name.replace(/_FILE$/, '')]
+    if (now !== undefined) return [`${name} is no longer a setting, and is ignored: ${now}`]
     const stem = name
       .toUpperCase()
       .replace(/^TASKWRIGHT_/, '')

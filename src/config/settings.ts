@@ -199,15 +199,6 @@ export const settings = {
     example: 'postgres://user:password@localhost:5432/taskwright',
     doc: '`postgres://` or `postgresql://` URL of a database. Percent-encode special characters in its password.',
   }),
-  databaseReadUrl: setting({
-    name: 'DATABASE_READ_URL',
-    isSecret: true,
-    parse: parseDatabaseUrl,
-    default: null,
-    shownDefault: 'unset: all requests read from `DATABASE_URL`',
-    example: 'postgres://user:password@standby1:5432,standby2:5432/taskwright',
-    doc: 'URL of synchronous standbys of the server of `DATABASE_URL`, from which GET requests read. See [Reading from standbys](scaling.md#reading-from-standbys).',
-  }),
   storageUrl: setting({
     name: 'STORAGE_URL',
     parse: parseStorageUrl,

@@ -84,8 +84,6 @@ interface RequestDeps {
 export interface AdapterDeps<Db> extends RequestDeps {
   /** The database that handlers run on. */
   readonly db: Db
-  /** For requests that only read. */
-  readonly readDb: Db
   readonly auditRead: AuditRead<Db>
 }
 
@@ -148,7 +146,7 @@ export const adaptOperation = <Db>(
       const sent = takeVersion(operation, bodyOf(operation, request, deps), ifMatch)
       let signal: AbortSignal | undefined
       const ctx: OperationContext<Principal | null, Db> = {
-        db: isRead(request) ? deps.readDb : deps.db,
+        db: deps.db,
         principal,
         client: clientOf(request),
         ifMatch: sent.ifMatch,

@@ -1,29 +1,24 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { OperationId } from '../contract/contract.ts'
-import type { Database } from '../db/engine/client.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyConflicts } from '../db/engine/errors.ts'
 import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
 import { onRequestEnd, onStreaming } from '../http/running.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import { type Instrument, instrumentDatabase } from './instrument.ts'
+import type { Instrument } from './instrument.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
 /** Prometheus metrics. Labels have low cardinality: routes are templates, and there are no labels for users, files or texts. */
 export interface Metrics {
   readonly registry: Registry
   readonly ofRequests: (app: FastifyInstance) => void
-  /** Observes the statements that run on a database. */
-  readonly ofDatabase: (db: Database, server: DatabaseServer) => Database
+  readonly forStatements: Instrument
   readonly forStorage: Instrument
   readonly forHashes: Instrument
   /** `pending` is called at each scrape. */
   readonly ofMails: (pending: () => number) => void
 }
-
-/** Which server runs a statement. The embedded database counts as a primary. */
-export type DatabaseServer = 'primary' | 'standby'
 
 /** The codes of the problems of failed sign-ins. */
 const signInFailures = ['invalid_credentials', 'account_disabled', 'too_many_requests'] as const
@@ -34,7 +29,8 @@ const signInOperations: ReadonlySet<string | undefined> = new Set<OperationId>([
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
 const longBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120, 600]
 
-export const createMetrics = (): Metrics => {
+/** `pendingStatements` is called at each scrape. */
+export const createMetrics = (pendingStatements: () => number): Metrics => {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -44,16 +40,13 @@ export const createMetrics = (): Metrics => {
     labelNames: ['version', 'node'] as const,
     registers,
   }).set({ version, node: process.versions.node }, 1)
-  const databases: { readonly db: Database; readonly server: DatabaseServer }[] = []
   registry.registerMetric(
     new Gauge({
       name: 'taskwright_database_statements_pending',
       help: 'Statements running or waiting for a connection',
-      labelNames: ['server'] as const,
       registers: [],
       collect() {
-        this.reset()
-        for (const { db, server } of databases) this.inc({ server }, db.pending())
+        this.set(pendingStatements())
       },
     }),
   )
@@ -84,7 +77,7 @@ export const createMetrics = (): Metrics => {
   const statementDuration = new Histogram({
     name: 'taskwright_database_statement_duration_seconds',
     help: 'Statement duration, from queueing for a connection to the last row',
-    labelNames: ['server', 'outcome'] as const,
+    labelNames: ['outcome'] as const,
     buckets: shortBuckets,
     registers,
   })
@@ -145,12 +138,9 @@ export const createMetrics = (): Metrics => {
       })
     },
 
-    ofDatabase(db, server) {
-      databases.push({ db, server })
-      const observe = (outcome: Outcome, seconds: number): void =>
-        statementDuration.observe({ server, outcome }, seconds)
-      return instrumentDatabase(db, timed(outcomeOfStatement, observe))
-    },
+    forStatements: timed(outcomeOfStatement, (outcome, seconds) =>
+      statementDuration.observe({ outcome }, seconds),
+    ),
     forStorage: timed(outcomeOfStorage, (outcome, seconds, operation) =>
       storageDuration.observe({ operation, outcome }, seconds),
     ),

@@ -8,10 +8,9 @@ import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
 import { clusterFolder, hasCluster } from '../db/engine/cluster-folder.ts'
-import { type ConnectionOptions, standbysAt } from '../db/engine/connection.ts'
+import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { startEmbeddedMaintenance } from '../db/engine/maintenance.ts'
-import { openStandbys } from '../db/engine/standbys.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
 import { version } from '../domain/version.ts'
 import { listenAddress } from '../http/listen.ts'
@@ -21,7 +20,6 @@ import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog } from '../observe/log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
-import type { Metrics } from '../observe/metrics.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
 import { expectOwnAddress, listenError } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
@@ -120,34 +118,18 @@ const serve = async (
   onShutdown(() => logStream.flush())
   // The callers await it; until then a rejection must not end the process.
   migrated.catch(() => undefined)
-  const { database, observeStandby, storage, passwords, openMailer, observers } = await observe(
-    config,
-    process,
-    {
-      database: openDatabase(connection),
-      storage: await openStorage(config),
-      passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
-      openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
-    },
-  )
+  const { database, storage, passwords, openMailer, observers } = await observe(config, process, {
+    database: openDatabase(connection),
+    storage: await openStorage(config),
+    passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
+    openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
+  })
   onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
-  const standbys =
-    connection.kind === 'server' && config.databaseReadUrl !== null
-      ? openStandbys({
-          primary: connection,
-          standbys: standbysAt(config.databaseReadUrl),
-          observe: observeStandby,
-          migrated,
-          log: process,
-        })
-      : null
-  onShutdown(async () => standbys?.close())
 
   const app = await buildApp({
     config,
     db: refusing,
-    standbys,
     backgroundDb: waiting,
     databaseFolder: connection.kind === 'embedded' ? clusterFolder(config.dataDir) : null,
     secrets: await loadSecrets(config),
@@ -200,8 +182,6 @@ interface Parts {
 }
 
 interface ObservedParts extends Parts {
-  /** Observes a standby, which is opened later. */
-  readonly observeStandby: (db: Database) => Database
   readonly observers: readonly ((app: FastifyInstance) => void)[]
 }
 
@@ -209,25 +189,22 @@ interface ObservedParts extends Parts {
 const observe = async (config: Config, process: ServiceProcess, parts: Parts): Promise<ObservedParts> => {
   const { metricsPort, traces } = config
   const { info, onShutdown, worker } = process
-  let { storage, passwords, openMailer } = parts
+  let { database, storage, passwords, openMailer } = parts
   const observers: ((app: FastifyInstance) => void)[] = []
-  const observersOfDatabases: Metrics['ofDatabase'][] = []
-  const observeDatabase: Metrics['ofDatabase'] = (db, server) =>
-    observersOfDatabases.reduce((observed, observe) => observe(observed, server), db)
   if (traces) {
     const { startTracing } = await import('../observe/tracing.ts')
     const tracing = startTracing()
     onShutdown(() => tracing.close().catch(() => undefined))
     observers.push(tracing.ofRequests)
-    observersOfDatabases.push((db) => instrumentDatabase(db, tracing.forStatements))
+    database = instrumentDatabase(database, tracing.forStatements)
     storage = instrumentStorage(storage, tracing.forStorage)
     info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
     const { createMetrics, exposeToSupervisor } = await import('../observe/metrics.ts')
-    const metrics = createMetrics()
+    const metrics = createMetrics(() => parts.database.pending())
     observers.push(metrics.ofRequests)
-    observersOfDatabases.push(metrics.ofDatabase)
+    database = instrumentDatabase(database, metrics.forStatements)
     storage = instrumentStorage(storage, metrics.forStorage)
     passwords = instrumentHasher(passwords, metrics.forHashes)
     openMailer = (log) => {
@@ -240,8 +217,7 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
     else exposeToSupervisor(metrics.registry, worker)
   }
   return {
-    database: observeDatabase(parts.database, 'primary'),
-    observeStandby: (db) => observeDatabase(db, 'standby'),
+    database,
     storage,
     passwords,
     openMailer,
@@ -275,12 +251,12 @@ const serveMetricsOf = async (
 
 /** Connects to the server of DATABASE_URL, or starts the embedded database. */
 const openConnection = async (
-  { databaseUrl, databaseReadUrl, dataDir }: Config,
+  { databaseUrl, dataDir }: Config,
   { info, warn, onShutdown, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
     info('using the database server at DATABASE_URL')
-    return { kind: 'server', url: databaseUrl, waitsForStandbys: databaseReadUrl !== null }
+    return { kind: 'server', url: databaseUrl }
   }
   info(
     (await hasCluster(clusterFolder(dataDir)))

@@ -20,7 +20,6 @@ t.test('an empty environment has the defaults', async (t) => {
     host: 'localhost',
     port: 3000,
     databaseUrl: null,
-    databaseReadUrl: null,
     dataDir: resolve('data'),
     jwtSecrets: null,
     registration: 'open',
@@ -330,7 +329,6 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['SHUTDOWN_SECONDS', /whole number of seconds from 5 to 3600/, ['0', '4', '3601', '30s']],
   ['WORKERS', /auto or a whole number from 1 to 128/, ['0', '129', '1.5', 'all']],
   ['WORKERS', /requires DATABASE_URL/, ['2']],
-  ['DATABASE_READ_URL', /requires DATABASE_URL/, ['postgres://standby/tasks']],
   ['ATTACHMENT_MAX_BYTES', /positive whole number/, ['0', '-1', '50MB', '1.5', '9007199254740993']],
   ['ATTACHMENT_QUOTA_BYTES', /whole number of bytes, or 0/, ['-1', '10GB']],
   ['INTERCHANGE_QUOTA_BYTES', /whole number of bytes, or 0/, ['-1', '20GB']],
@@ -541,6 +539,9 @@ t.test('variables that look like settings are reported', async (t) => {
   )
   t.strictSame(unknownSettings({ TASKWRIGHT_COLOR: 'red' }), [
     'TASKWRIGHT_COLOR is not a setting, and is ignored',
+  ])
+  t.strictSame(unknownSettings({ DATABASE_READ_URL: 'postgres://standby/tasks' }), [
+    'DATABASE_READ_URL is no longer a setting, and is ignored: all requests read from DATABASE_URL',
   ])
 })
 

@@ -18,8 +18,6 @@ import { createNode, type Member, type Node } from './node.ts'
 export interface ReplicatedDatabase {
   /** Connects to the primary. */
   readonly url: string
-  /** Names all nodes. Instances read from the synchronous standbys among them. */
-  readonly readUrl: string
   readonly proxy: Restartable
   /** The current primary or synchronous standby, as reported by a reachable node. */
   node(role: 'leader' | 'sync_standby'): Promise<Node>
@@ -173,7 +171,6 @@ export const startReplicatedDatabase = async (
     url: isDirect
       ? `postgres://${scope}:${password}@${direct}/${scope}?target_session_attrs=primary`
       : `postgres://${scope}:${password}@127.0.0.1:${proxy.port}/${scope}`,
-    readUrl: `postgres://${scope}:${password}@${direct}/${scope}`,
     proxy,
     node,
     untilAnother: (role, before) =>
@@ -210,7 +207,6 @@ const createOwner = async (url: string, password: string): Promise<void> => {
   try {
     await sql.unsafe(`create role ${scope} login password '${password}'`)
     await sql.unsafe(`create database ${scope} owner ${scope}`)
-    await sql.unsafe(`grant pg_monitor to ${scope}`)
   } finally {
     await sql.end()
   }

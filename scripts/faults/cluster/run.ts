@@ -33,7 +33,6 @@ const startCluster = async (t: Teardown, storageUrl: string, isDirect: boolean):
   await redis.start()
   const instances = await createInstances(t, instanceCount, folder, {
     DATABASE_URL: database.url,
-    DATABASE_READ_URL: database.readUrl,
     REDIS_URL: redis.url,
     STORAGE_URL: storageUrl,
   })

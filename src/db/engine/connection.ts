@@ -15,23 +15,9 @@ export type EmbeddedConnection = (
 export interface ServerConnection {
   readonly kind: 'server'
   readonly url: string
-  /** Whether a commit waits until synchronous standbys have applied it, so that they can be read from. */
-  readonly waitsForStandbys?: boolean
 }
 
 export type ConnectionOptions = EmbeddedConnection | ServerConnection
-
-/** The standbys of a URL, which may name several hosts. */
-export const standbysAt = (url: string): readonly ServerConnection[] => {
-  const authority = url.indexOf('://') + 3
-  const end = authority + url.slice(authority).search(/[/?]|$/)
-  const hosts = Math.max(authority, url.lastIndexOf('@', end) + 1)
-  const urlOf = (host: string): string => `${url.slice(0, hosts)}${host}${url.slice(end)}`
-  return url
-    .slice(hosts, end)
-    .split(',')
-    .map((host) => ({ kind: 'server', url: urlOf(host) }))
-}
 
 /** The driver's types omit `socket`. */
 type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
@@ -58,7 +44,7 @@ const common = {
 
 /** Options for postgres.js, with times in seconds. A server's URL is a separate argument of the driver. */
 function postgresOptions(connection: ConnectionOptions): DriverOptions {
-  return connection.kind === 'server' ? serverOptions(connection) : embeddedOptions(connection)
+  return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
 }
 
 /** A postgres.js client with one connection, opened at its first query. `overrides` take precedence. */
@@ -67,7 +53,7 @@ export function createClient(connection: ConnectionOptions, overrides: DriverOpt
   return connection.kind === 'server' ? postgres(connection.url, options) : postgres(options)
 }
 
-function serverOptions({ waitsForStandbys = false }: ServerConnection): DriverOptions {
+function serverOptions(): DriverOptions {
   return {
     ...common,
     socket: rateLimitedSockets(),
@@ -79,7 +65,6 @@ function serverOptions({ waitsForStandbys = false }: ServerConnection): DriverOp
       timezone: 'UTC',
       // For statements of a few milliseconds, JIT compilation costs more than it saves. A string: the driver omits `false`.
       jit: 'off',
-      ...(waitsForStandbys && { synchronous_commit: 'remote_apply' }),
     },
   }
 }
