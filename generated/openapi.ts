@@ -1903,9 +1903,10 @@ export interface paths {
          *     if your notification settings have `mail_reminders`.
          *
          *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
-         *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 of open tasks in all;
-         *     otherwise the response is 413. The next occurrence of a recurring task gets as many as there is room for; if that is
-         *     not all, you get a notification (`reminder_limit`) and an event `task.reminder_limit`. Equal reminders of a task are one: the response to a second one is 409, with the id
+         *     and does not fire if it follows from a date. You can have 20 reminders of a task, 1,000 of open tasks, and
+         *     10,000 in all; otherwise the response is 413. The next occurrence of a recurring task gets as many as there is room for; if
+         *     that is not all, you get a notification (`reminder_limit`) and an event `task.reminder_limit`. A reopened task keeps its
+         *     reminders, also beyond the limit of open tasks. Equal reminders of a task are one: the response to a second one is 409, with the id
          *     of the first. Available to anyone who can see the task, also in an archived project. The task does not change.
          */
         post: operations["createReminder"];

@@ -775,10 +775,13 @@ where "reminders"."user_id" = $1::uuid and "reminders"."task_id" = $2::uuid) as 
   (select count(*)::int
 from reminders counted join tasks reminded on reminded.id = counted.task_id
  
-where counted.user_id = $3::uuid and reminded.status in ('todo', 'in_progress')) as "reminders"
+where counted.user_id = $3::uuid and reminded.status in ('todo', 'in_progress')) as "open_reminders", 
+  (select count(*)::int
+from reminders counted
+where counted.user_id = $4::uuid) as "reminders"
 from "tasks"
-inner join "users" on "users"."id" = $4::uuid
-where "tasks"."id" = $5::uuid;
+inner join "users" on "users"."id" = $5::uuid
+where "tasks"."id" = $6::uuid;
 
 /* reminders.select_place */
 select "task_id", "user_id"

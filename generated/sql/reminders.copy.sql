@@ -18,9 +18,11 @@ else exists (select from projects where "projects"."id" = "task"."project_id" an
   ), wanted as materialized (
     select *, row_number() over (partition by user_id order by to_id, id) as number from each_once
   ), room as materialized (
-    select users.user_id, 1000 -
+    select users.user_id, least(1000 -
 (select count(*)::int from reminders counted join tasks reminded on reminded.id = counted.task_id
-where counted.user_id = users.user_id and reminded.status in ('todo', 'in_progress')) as room
+where counted.user_id = users.user_id and reminded.status in ('todo', 'in_progress')),
+      10000 -
+(select count(*)::int from reminders counted where counted.user_id = users.user_id)) as room
     from (select distinct user_id from wanted) users
   ), fitted as materialized (
     select wanted.*, number <= room as fits from wanted join room using (user_id)

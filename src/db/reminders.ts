@@ -1,7 +1,13 @@
 import { rangeOperators, type TaskDates } from '../domain/dates.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
-import { maxReminders, remindAt, type ReminderTime } from '../domain/reminders.ts'
+import {
+  maxOpenReminders,
+  maxReminders,
+  remindAt,
+  type ReminderCounts,
+  type ReminderTime,
+} from '../domain/reminders.ts'
 import type { SortBy } from '../domain/sort.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsReminder, isSeenBy } from './access/permissions.ts'
@@ -116,20 +122,21 @@ export interface ReminderBasis extends Required<TaskDates> {
 }
 
 /** What a new reminder depends on. */
-interface NewReminderFacts extends ReminderBasis {
+interface NewReminderFacts extends ReminderBasis, ReminderCounts {
   /** The caller's reminders about the task. */
   readonly of_task: number
-  /** The caller's reminders of open tasks. */
-  readonly reminders: number
 }
 
 /**
  * The number of a user's reminders of open tasks. Closing an occurrence so frees the room that the reminders of the next one take, and
  * those of closed tasks, which do not fire, are kept until they are old.
  */
-const liveReminders = (userId: SQLWrapper): SQL<number> => sql`
+const openReminders = (userId: SQLWrapper): SQL<number> => sql`
   (select count(*)::int from reminders counted join tasks reminded on reminded.id = counted.task_id
   where counted.user_id = ${userId} and reminded.status in ('todo', 'in_progress'))`
+
+const allReminders = (userId: SQLWrapper): SQL<number> => sql`
+  (select count(*)::int from reminders counted where counted.user_id = ${userId})`
 
 const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user_id: 'uuid' }, (db, p) => {
   const own = sql`select count(*)::int from reminders where ${reminders.user_id} = ${p.user_id}`
@@ -138,7 +145,8 @@ const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user
       ...dateColumns,
       time_zone: users.time_zone,
       of_task: sql<number>`(${own} and ${reminders.task_id} = ${p.task_id})`.as('of_task'),
-      reminders: liveReminders(p.user_id).as('reminders'),
+      open_reminders: openReminders(p.user_id).as('open_reminders'),
+      reminders: allReminders(p.user_id).as('reminders'),
     })
     .from(tasks)
     .innerJoin(users, eq(users.id, p.user_id))
@@ -215,21 +223,24 @@ const ifAhead = (instant: SQLWrapper, isWanted: SQL): SQL =>
 const isNamed = (p: Pick<Placeholders<typeof fieldParameters>, 'at' | 'snoozed_until'>): SQL =>
   sql`(coalesce(${p.snoozed_until}, ${p.at}) > now() - interval '1 minute')`
 
-const countLive = statement(
+const count = statement(
   'reminders.count',
   { user_id: 'uuid' },
-  { reminders: 'int' },
-  (p) => sql`select ${liveReminders(p.user_id)} as reminders`,
+  { open_reminders: 'int', reminders: 'int' },
+  (p) => sql`select ${openReminders(p.user_id)} as open_reminders, ${allReminders(p.user_id)} as reminders`,
 )
 
-/** Locks and counts the caller's reminders of open tasks. */
-export const countReminders = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
+/** Locks and counts the caller's reminders. */
+export const countReminders = async ({
+  db,
+  principal,
+}: TransactionContext<Principal>): Promise<ReminderCounts> => {
   const values = { user_id: principal.userId }
   const { counted } = await pipeline(db, {
     counters: () => lockCount(db, values),
-    counted: () => countLive(db, values),
+    counted: () => count(db, values),
   })
-  return expectRow(counted).reminders
+  return expectRow(counted)
 }
 
 const selectEqual = statement(
@@ -508,7 +519,8 @@ const copy = statement(
     ), wanted as materialized (
       select *, row_number() over (partition by user_id order by to_id, id) as number from each_once
     ), room as materialized (
-      select users.user_id, ${sql.raw(String(maxReminders))} - ${liveReminders(sql`users.user_id`)} as room
+      select users.user_id, least(${sql.raw(String(maxOpenReminders))} - ${openReminders(sql`users.user_id`)},
+        ${sql.raw(String(maxReminders))} - ${allReminders(sql`users.user_id`)}) as room
       from (select distinct user_id from wanted) users
     ), fitted as materialized (
       select wanted.*, number <= room as fits from wanted join room using (user_id)

@@ -14,8 +14,26 @@ export interface ReminderTime {
 /** Reminders of one user about one task. */
 export const maxPerTask = 20
 
-/** Reminders of one user about open tasks. Bounds, with those of closed tasks that are not old yet, the work of a change of the time zone. */
-export const maxReminders = 1_000
+/** Reminders of one user about open tasks. */
+export const maxOpenReminders = 1_000
+
+/** Reminders of one user, also about closed tasks, which can be reopened. A change of the time zone computes all of them. */
+export const maxReminders = 10_000
+
+/** The reminders of a user. */
+export interface ReminderCounts {
+  readonly open_reminders: number
+  readonly reminders: number
+}
+
+/** The quota that another reminder of a user would exceed, and what is used of it; null if there is room. */
+export const fullQuota = (
+  { open_reminders, reminders }: ReminderCounts,
+  { isOpen = true }: { readonly isOpen?: boolean } = {},
+): { readonly quota: number; readonly used: number } | null => {
+  if (isOpen && open_reminders >= maxOpenReminders) return { quota: maxOpenReminders, used: open_reminders }
+  return reminders >= maxReminders ? { quota: maxReminders, used: reminders } : null
+}
 
 /** The largest offset, a year, in minutes. The contract documents it. */
 export const maxOffset = 525_600

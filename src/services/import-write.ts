@@ -31,7 +31,7 @@ import { type ImportUsers, sourceOf } from '../domain/imports.ts'
 import { grants, type Principal, relationsToProject } from '../domain/permissions.ts'
 import { positionOfNew } from '../domain/positions.ts'
 import { storedRelation } from '../domain/relations.ts'
-import { maxReminders, morning, remindAt } from '../domain/reminders.ts'
+import { fullQuota, maxOpenReminders, maxReminders, morning, remindAt } from '../domain/reminders.ts'
 import { placeOf } from '../domain/task-fields.ts'
 import { noSeries, startSeries, type TaskSeries } from '../domain/task-series.ts'
 import { isOpen } from '../domain/task-trees.ts'
@@ -656,9 +656,16 @@ const writeRelation = async (
 /** Those that are past do not fire. More than a user may have are left out, and the rows of their tasks say so. */
 const writeReminders = async ({ tx, present, tasks, reminders, rows }: Chunk): Promise<void> => {
   if (reminders.length === 0) return
-  const free = Math.max(0, maxReminders - (await countReminders(tx)))
-  const ofOpen = reminders.filter(({ taskId }) => isOpen(tasks.get(taskId)?.status ?? 'done'))
-  const leftOut = new Set(ofOpen.slice(free))
+  const counts = { ...(await countReminders(tx)) }
+  const leftOut = new Set(
+    reminders.filter(({ taskId }) => {
+      const ofOpen = isOpen(tasks.get(taskId)?.status ?? 'done')
+      if (fullQuota(counts, { isOpen: ofOpen }) !== null) return true
+      counts.reminders += 1
+      if (ofOpen) counts.open_reminders += 1
+      return false
+    }),
+  )
   const incomplete = new Set([...leftOut].map(({ taskId }) => taskId))
   for (const [index, row] of rows.entries())
     if (row.resource_id !== undefined && incomplete.has(row.resource_id))
@@ -666,7 +673,7 @@ const writeReminders = async ({ tx, present, tasks, reminders, rows }: Chunk): P
         ...row,
         field: 'reminders',
         code: 'quota_exceeded',
-        message: `Reminders are left out: you can have ${maxReminders} of open tasks.`,
+        message: `Reminders are left out: you can have ${maxReminders}, and ${maxOpenReminders} of open tasks.`,
       }
   const timeZone = present.facts.users.get(tx.principal.userId)?.time_zone ?? tx.principal.timeZone
   for (const imported of reminders) {

@@ -22,9 +22,9 @@ import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import {
+  fullQuota,
   isLongPast,
   maxPerTask,
-  maxReminders,
   readReminder,
   remindAt,
   type ReminderTime,
@@ -68,7 +68,8 @@ export const createReminder = (
     const task = expectMay('task.see', expectSeen('task.see', facts))
     if (equal !== null) throw problems.reminderExists(equal)
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)
-    if (task.reminders >= maxReminders) throw quotaExceeded('reminders', maxReminders, task.reminders)
+    const full = fullQuota(task)
+    if (full !== null) throw quotaExceeded('reminders', full.quota, full.used)
     const { view } = await pipeline(tx.db, {
       reminder: () => insertReminder(tx, id, taskId, computed({ ...time, snoozed_until: null }, task)),
       view: () => viewReminder(tx, id),

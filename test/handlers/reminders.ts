@@ -167,6 +167,27 @@ t.test('createReminder', async (t) => {
     await service.expect('updateUser', 200, moved)
   })
 
+  t.test('413: more than 10,000 with those of closed tasks, which stay when they are reopened', async (t) => {
+    const eve = await service.register('closing')
+    const { id: closed } = await createTask(eve, { due_on: dueOn, status: 'done' })
+    await addReminders(eve, closed, 9_999)
+    const task = await createTask(eve, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
+    await remind(task.id, { relative_to: 'due' }, eve)
+    const { id: task_id } = await createTask(eve)
+    const request = { token: eve.token, params: { task_id }, body: { at: dueMorning } }
+    const { body } = await service.expect('createReminder', 413, request)
+    t.match(body, { resource: 'reminders', quota: 10_000, used: 10_000 })
+    const { next_task_id: next } = await changeTask(eve, task.id, { status: 'done' })
+    t.strictSame(await list({ task_id: [next] }, eve), [])
+    t.match(await inboxOf(eve), [{ reason: 'reminder_limit', task_id: next }])
+    await changeTask(eve, closed, { status: 'todo' })
+    t.match(await service.expect('createReminder', 413, request), {
+      body: { quota: 1_000, used: 9_999 },
+    })
+    const moved = { token: eve.token, params: { user_id: 'me' }, body: { time_zone: 'Europe/Berlin' } }
+    await service.expect('updateUser', 200, moved)
+  })
+
   t.test('422: another request with the same key', async (t) => {
     const { id: task_id } = await createTask(ada)
     const request = { token: ada.token, params: { task_id }, headers: { 'idempotency-key': 'reminder-1' } }
@@ -592,10 +613,10 @@ t.test('what moves a reminder', async (t) => {
     t.match(inbox, [{ reason: 'reminder_limit', task_id: copy?.id, actor_id: null, reminder_id: null }])
     t.equal(inbox.length, 1, 'once, not for each reminder')
     const events = await db.run(
-      `select task_id::text, resource_id::text, recipient_id::text from events where type = 'task.reminder_limit'`,
-      [],
+      `select task_id::text, resource_id::text from events where type = 'task.reminder_limit' and recipient_id = $1`,
+      [eve.id],
     )
-    t.strictSame([...events], [{ task_id: copy?.id, resource_id: subtask.id, recipient_id: eve.id }])
+    t.strictSame([...events], [{ task_id: copy?.id, resource_id: subtask.id }])
   })
 
   t.test('not those of users who cannot see the next task', async (t) => {
