@@ -3595,7 +3595,7 @@ export interface components {
             /** @description Names of tags to add to the task: tags of its project, or your own if the task is personal. Names are compared as in `createTag`, and missing tags are created. */
             tag_names?: string[];
         };
-        /** @description All writable fields of a task. Read-only fields are accepted as `getTask` returns them, with or without `expand`, and ignored. */
+        /** @description All writable fields of a task. Read-only fields, and resources of `expand`, are ignored. */
         TaskReplace: {
             title: components["schemas"]["TaskTitle"];
             /** @default  */
@@ -3684,7 +3684,7 @@ export interface components {
         ExpandedTask: {
             [key: string]: unknown;
         };
-        /** @description The fields of a task to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a task to change. Read-only fields, and resources of `expand`, are ignored. */
         TaskPatch: {
             title?: components["schemas"]["TaskTitle"];
             description?: string;
@@ -4105,7 +4105,7 @@ export interface components {
         CommentCreate: {
             body: components["schemas"]["CommentBody"];
         };
-        /** @description A merge patch for a comment. Read-only fields are accepted with their present values. */
+        /** @description A merge patch for a comment. Read-only fields are ignored. */
         CommentPatch: {
             body?: components["schemas"]["CommentBody"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -4303,7 +4303,7 @@ export interface components {
             external_source?: components["schemas"]["ExternalSource"];
             external_id?: components["schemas"]["ExternalId"];
         };
-        /** @description All writable fields of a project. Read-only fields are accepted as `getProject` returns them, and ignored. */
+        /** @description All writable fields of a project. Read-only fields are ignored. */
         ProjectReplace: {
             name: components["schemas"]["ProjectName"];
             /** @default  */
@@ -4327,7 +4327,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a project to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a project to change. Read-only fields are ignored. */
         ProjectPatch: {
             name?: components["schemas"]["ProjectName"];
             description?: string;
@@ -4387,7 +4387,7 @@ export interface components {
              */
             after?: string;
         };
-        /** @description The fields of a section to change, and its new place. Read-only fields are accepted with their present values. */
+        /** @description The fields of a section to change, and its new place. Read-only fields are ignored. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
             /**
@@ -4446,7 +4446,7 @@ export interface components {
         ProjectMemberList: components["schemas"]["Page"] & {
             items: components["schemas"]["ProjectMember"][];
         };
-        /** @description The role of a member. Read-only fields are accepted as `getProjectMember` returns them, and ignored. */
+        /** @description The role of a member. Read-only fields are ignored. */
         ProjectMemberSet: {
             /** @description The user's own role. */
             role: components["schemas"]["ProjectRole"];
@@ -4479,7 +4479,7 @@ export interface components {
         ProjectTeamList: components["schemas"]["Page"] & {
             items: components["schemas"]["ProjectTeam"][];
         };
-        /** @description The role of a team. Read-only fields are accepted as `getProjectTeam` returns them, and ignored. */
+        /** @description The role of a team. Read-only fields are ignored. */
         ProjectTeamSet: {
             role: components["schemas"]["ProjectRole"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -4524,7 +4524,7 @@ export interface components {
         TeamCreate: {
             name: components["schemas"]["TeamName"];
         };
-        /** @description The fields of a team to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a team to change. Read-only fields are ignored. */
         TeamPatch: {
             name?: components["schemas"]["TeamName"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -4555,7 +4555,7 @@ export interface components {
         TeamMemberList: components["schemas"]["Page"] & {
             items: components["schemas"]["TeamMember"][];
         };
-        /** @description The role of a member. Read-only fields are accepted as `getTeamMember` returns them, and ignored. */
+        /** @description The role of a member. Read-only fields are ignored. */
         TeamMemberSet: {
             role: components["schemas"]["TeamRole"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -4703,7 +4703,7 @@ export interface components {
         NotificationList: components["schemas"]["Page"] & {
             items: components["schemas"]["Notification"][];
         };
-        /** @description A merge patch for a notification. Read-only fields are accepted with their present values. */
+        /** @description A merge patch for a notification. Read-only fields are ignored. */
         NotificationPatch: {
             /** @description Whether the notification is read. Sets or clears `read_at`. */
             is_read?: boolean;
@@ -4848,7 +4848,7 @@ export interface components {
         };
         /** @description The date of the task that the reminder follows: `due` or `start`. */
         ReminderBase: string | null;
-        /** @description A merge patch for a reminder. Read-only fields are accepted with their present values. */
+        /** @description A merge patch for a reminder. Read-only fields are ignored. */
         ReminderPatch: {
             /** Format: date-time */
             at?: string | null;
@@ -5073,7 +5073,7 @@ export interface components {
             /** @default true */
             is_enabled: boolean;
         };
-        /** @description The fields of a webhook to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a webhook to change. Read-only fields are ignored. */
         WebhookPatch: {
             url?: components["schemas"]["WebhookUrl"];
             description?: components["schemas"]["WebhookDescription"];
@@ -5236,7 +5236,7 @@ export interface components {
             /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
         };
-        /** @description The fields of a calendar feed to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a calendar feed to change. Read-only fields are ignored. */
         FeedPatch: {
             name?: components["schemas"]["FeedName"];
             alarms?: boolean;
@@ -5531,7 +5531,7 @@ export interface components {
              */
             sha256?: string;
         };
-        /** @description A merge patch for an import that has not run. Read-only fields are accepted with their present values. */
+        /** @description A merge patch for an import that has not run. Read-only fields are ignored. */
         ImportPatch: {
             /** @description The format of the file, as in `Import`; null guesses it. */
             format?: string | null;
@@ -5676,7 +5676,7 @@ export interface components {
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
         };
-        /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
+        /** @description All writable fields of a user. Read-only fields are ignored. */
         UserReplace: {
             username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
@@ -5701,7 +5701,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a user to change. Read-only fields are accepted with their present values. */
+        /** @description The fields of a user to change. Read-only fields are ignored. */
         UserPatch: {
             username?: components["schemas"]["Username"];
             email?: components["schemas"]["EmailAddress"];

@@ -303,7 +303,6 @@ export const buildApp = async ({
   // Faster than weak maps keyed by request, especially in garbage collection.
   app.decorateRequest('principal', null)
   app.decorateRequest('linkRefusal', null)
-  app.decorateRequest('readOnly', null)
   app.decorateRequest('takeBack', null)
   app.decorateRequest('problem', undefined)
 

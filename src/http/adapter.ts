@@ -5,7 +5,7 @@ import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Idempotency } from '../domain/idempotency.ts'
 import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
-import { parseETagList, parseHttpDate, strongTags, weakTags } from './conditional.ts'
+import { parseETagList, parseHttpDate, strongTags, takeVersion, weakTags } from './conditional.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
@@ -24,7 +24,6 @@ import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit, type TakeBack } from './rate-limit.ts'
 import { startStreaming } from './running.ts'
-import { expectPresentValues, type Fields, takeVersion } from './sent-back.ts'
 import { maxFormOverhead, readFileForm, readUploadChunk } from './upload.ts'
 
 /**
@@ -38,8 +37,6 @@ declare module 'fastify' {
     principal: Principal | null
     /** The problem of an invalid link in the URL. Thrown after validation, since 400 takes precedence over 404. */
     linkRefusal: Problem | null
-    /** Set by validation. */
-    readOnly: Fields | null
     /** Takes its count against the rate limit back; null before it is counted. */
     takeBack: TakeBack | null
   }
@@ -164,15 +161,7 @@ export const adaptOperation = <Db>(
         headers: conditionsOf(request),
         dispatch: (dispatched: DispatchedRequest) => deps.dispatch(request, dispatched),
       }
-      const respond = async () => {
-        if (operation.method === 'PATCH' && request.readOnly !== null)
-          // An empty patch changes nothing, and returns the resource to those who may change it.
-          expectPresentValues(
-            request.readOnly,
-            String(payloadOf(await handle(ctx as never, { ...input, body: {} } as never))),
-          )
-        return handle(ctx as never, input as never)
-      }
+      const respond = async () => handle(ctx as never, input as never)
       const { shows } = operation
       const respondAudited = () =>
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)

@@ -1,3 +1,4 @@
+import type { ContractOperation } from '../contract/contract.ts'
 import { anyTag } from '../domain/entity-tags.ts'
 
 /** An entity tag (RFC 9110 §8.8.3). `opaque` includes the double quotes. */
@@ -38,6 +39,30 @@ export const weakTags = (list: ETagList): readonly string[] => (list === '*' ? [
 /** The tag `"*"` is left out: it is not `*`, and no resource has it. */
 const opaqueTags = (list: readonly RequestedETag[]): readonly string[] =>
   list.map(({ opaque }) => opaque.slice(1, -1)).filter((tag) => tag !== anyTag)
+
+interface Sent {
+  readonly body: unknown
+  readonly ifMatch: readonly string[] | null
+}
+
+/**
+ * The body of a PUT or PATCH without its `version`, and If-Match with it: the version of what was read, and is sent back, is a
+ * condition like its ETag.
+ *
+ * @param ifMatch the tags of If-Match; null without the header
+ */
+export const takeVersion = (
+  { method }: Pick<ContractOperation, 'method'>,
+  sent: unknown,
+  ifMatch: readonly string[] | null,
+): Sent => {
+  const isUpdate = method === 'PUT' || method === 'PATCH'
+  if (!isUpdate || typeof sent !== 'object' || sent === null || !('version' in sent))
+    return { body: sent, ifMatch }
+  const { version, ...body } = sent
+  const tag = String(version)
+  return { body, ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [] }
+}
 
 /**
  * Weak comparison, for If-None-Match: weakness is ignored (RFC 9110 §8.8.3.2).

@@ -6,7 +6,6 @@ import { isVisible, toNfc } from '../domain/text.ts'
 import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { escapePointer, type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { validateText } from './json-body.ts'
-import type { Fields } from './sent-back.ts'
 import { countedWords, formatWords, hints, patternWords, typeWords } from './words.ts'
 
 /**
@@ -154,8 +153,6 @@ export interface RequestParts {
   body: unknown
   query: unknown
   readonly headers: unknown
-  /** Receives the read-only fields of the body, which are not passed to the handler; null if it has none. */
-  readOnly?: Fields | null
   /** Null if the operation requires no token. */
   readonly principal: Principal | null
 }
@@ -179,7 +176,6 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
       const result = validate(request[name], callerId)
       // Headers stay text: Fastify and the hooks expect strings.
       if (result.errors === null && name !== 'headers') request[name] = result.value
-      if (result.errors === null && name === 'body') request.readOnly = result.readOnly
       return result.errors ?? []
     })
     if (errors.length > 0) throw problemOf(errors)
@@ -195,7 +191,6 @@ const problemOf = (errors: readonly ProblemError[]): Problem => {
 
 interface Validated {
   readonly value: unknown
-  readonly readOnly: Fields | null
   readonly errors: readonly ProblemError[] | null
 }
 
@@ -207,9 +202,7 @@ const compilePart = (
   const { first, all } = part === 'body' ? bodies : parameters
   const read = readerOf(part, schema, isPatch)
   const toCompile = withLowerCaseIds(schema) as ObjectSchema
-  const readOnly = Object.entries(schema.properties ?? {}).flatMap(([name, property]) =>
-    property.readOnly === true ? [name] : [],
-  )
+  const dropReadOnly = dropperOf(schema)
   let findFirst: ValidateFunction | undefined
   let findAll: ValidateFunction | undefined
   return (input, callerId) => {
@@ -219,14 +212,17 @@ const compilePart = (
     findFirst ??= first(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
-    if (textErrors.length > 0) return { value, readOnly: null, errors: textErrors }
-    if (findFirst.call(context, value)) return { ...splitReadOnly(value, readOnly), errors: null }
+    if (textErrors.length > 0) return { value, errors: textErrors }
+    if (findFirst.call(context, value)) {
+      dropReadOnly(value)
+      return { value, errors: null }
+    }
     let { errors } = findFirst
     if (isSmall(value)) {
       findAll ??= all(toCompile)
       if (!findAll.call(context, value)) ({ errors } = findAll)
     }
-    return { value, readOnly: null, errors: describeAll(part, schema, errors ?? []) }
+    return { value, errors: describeAll(part, schema, errors ?? []) }
   }
 }
 
@@ -262,15 +258,12 @@ const dropNulls = (schema: BodySchema, value: unknown): void => {
 const isNullable = ({ nullable = false, allOf = [] }: BodySchema): boolean =>
   nullable || allOf.some(isNullable)
 
-/** Separates the read-only fields of a body, with these names, from the others. */
-const splitReadOnly = (value: unknown, names: readonly string[]): Pick<Validated, 'value' | 'readOnly'> => {
-  if (names.length === 0 || typeof value !== 'object' || value === null) return { value, readOnly: null }
-  const { readOnly = [], writable = [] } = Object.groupBy(Object.entries(value), ([name]) =>
-    names.includes(name) ? 'readOnly' : 'writable',
-  )
-  return {
-    value: Object.fromEntries(writable),
-    readOnly: readOnly.length === 0 ? null : Object.fromEntries(readOnly),
+/** Removes the read-only fields of a valid body, which clients send that change what they have read and send it back. */
+const dropperOf = ({ properties = {} }: ObjectSchema): ((body: unknown) => void) => {
+  const names = Object.keys(properties).filter((name) => properties[name]?.readOnly === true)
+  return (body) => {
+    if (typeof body !== 'object' || body === null) return
+    for (const name of names) Reflect.deleteProperty(body, name)
   }
 }
 

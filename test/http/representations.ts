@@ -1,5 +1,4 @@
 import t from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -91,26 +90,5 @@ for (const operation of operations) {
     t.equal(headers.get('etag'), after.etag)
     t.not(after.etag, before.etag)
     t.equal(after.shown.version, Number(before.shown.version) + 1)
-  })
-}
-
-const earlier = '2020-01-01T00:00:00.000Z'
-
-for (const operation of operations.filter(({ method }) => method === 'PUT')) {
-  const { id, path } = operation
-  const read = reads.find((other) => other.path === path)
-  if (read === undefined) continue
-  t.test(`${id}: what the read answers changes nothing, and its version is a condition`, async (t) => {
-    const { body: _, ...request } = await requestTo(operation)
-    const readNow = async () => (await service.call(read.id, request)).body as Fields
-    const shown = await readNow()
-    const readOnly = { ...('id' in shown && { id: newId() }), created_at: earlier }
-    t.match(await service.call(id, { ...request, body: { ...shown, ...readOnly } }), { status: 200 })
-    t.strictSame(await readNow(), shown)
-    const other = { ...shown, version: Number(shown.version) + 1 }
-    t.match(await service.call(id, { ...request, body: other }), {
-      status: 412,
-      body: { code: 'precondition_failed' },
-    })
   })
 }
