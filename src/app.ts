@@ -30,7 +30,7 @@ import type { PasswordHasher } from './auth/passwords.ts'
 import { authProblem } from './auth/problems.ts'
 import type { Config } from './config/config.ts'
 import { version } from './domain/version.ts'
-import { type Contract, loadContract } from './contract/contract.ts'
+import { loadContract } from './contract/contract.ts'
 import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
 import { createDatabaseClock } from './db/engine/database-clock.ts'
@@ -203,8 +203,6 @@ export interface AppDeps {
   readonly feedLimits?: FeedLimits
   /** Overridden by tests. */
   readonly resolveWebhookHost?: Resolve
-  /** openapi.yaml by default. Overridden by tests. */
-  readonly contract?: Contract
   /** The number of this worker; null without a supervisor. */
   readonly worker?: number | null
 }
@@ -246,8 +244,8 @@ export const buildApp = async ({
   feedLimits,
   resolveWebhookHost,
   worker = null,
-  contract = loadContract(),
 }: AppDeps): Promise<FastifyInstance> => {
+  const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
   const base = config.publicUrl === null ? '' : new URL(config.publicUrl).pathname.replace(/\/$/, '')
 

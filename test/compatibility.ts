@@ -12,7 +12,6 @@ const faultsOf = (released: string | null, version: string, changes: readonly st
     version,
     released,
     breaking: changes,
-    earlyRemovals: [],
     changelog: changelogOf(version),
   })
 
@@ -44,12 +43,6 @@ t.test('other changes may have any version from the released one on', async (t) 
     t.strictSame(faultsOf('0.1.2', version), [], version)
   for (const version of ['0.1.1', '0.0.9'])
     t.match(faultsOf('0.1.2', version), [`info.version ${version} is older than the released 0.1.2`])
-})
-
-t.test('nothing is removed before its announced date', async (t) => {
-  const state = { released: '1.2.3', breaking, earlyRemovals: breaking, changelog: changelogOf('2.0.0') }
-  const faults = ['no version may remove something before its x-sunset:', `  ${breaking[0]}`]
-  t.strictSame(validateVersion({ ...state, version: '2.0.0' }), faults)
 })
 
 t.test('values can be added to an enum if the released contract marks it as extensible', async (t) => {
@@ -95,16 +88,13 @@ t.test('CHANGELOG.md has an entry for the version, released or not', async (t) =
   for (const changelog of ['', '## 0.1.0-rc', '## 0.1.01', '## 0.1', 'About ## 0.1.0', '### 0.1.0']) {
     for (const released of [null, '0.1.0'])
       t.strictSame(
-        validateVersion({ version: '0.1.0', released, breaking: [], earlyRemovals: [], changelog }),
+        validateVersion({ version: '0.1.0', released, breaking: [], changelog }),
         missing,
         changelog,
       )
   }
   const dated = '## 0.1.0 - 2027-01-04'
-  t.strictSame(
-    validateVersion({ version: '0.1.0', released: null, breaking: [], earlyRemovals: [], changelog: dated }),
-    [],
-  )
+  t.strictSame(validateVersion({ version: '0.1.0', released: null, breaking: [], changelog: dated }), [])
 })
 
 t.test('invalid versions are rejected', async (t) => {

@@ -14,8 +14,6 @@ interface ContractState {
   readonly released: string | null
   /** Changes that break clients of the released contract. */
   readonly breaking: readonly string[]
-  /** Removals before their announced date. */
-  readonly earlyRemovals: readonly string[]
   readonly changelog: string
 }
 
@@ -33,13 +31,7 @@ const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] |
 const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
 
 /** Reasons why a contract may not follow the released one. Empty if it may. */
-export const validateVersion = ({
-  version,
-  released,
-  breaking,
-  earlyRemovals,
-  changelog,
-}: ContractState): string[] => {
+export const validateVersion = ({ version, released, breaking, changelog }: ContractState): string[] => {
   const to = parseVersion(version)
   if (to === null) return [`info.version ${version} is not a version such as 1.2.3`]
   const faults = hasEntry(changelog, version) ? [] : [`CHANGELOG.md has no entry "## ${version}"`]
@@ -48,8 +40,6 @@ export const validateVersion = ({
   if (from === null)
     return [...faults, `the released info.version ${released} is not a version such as 1.2.3`]
   if (compare(to, from) < 0) faults.push(`info.version ${version} is older than the released ${released}`)
-  if (earlyRemovals.length > 0)
-    faults.push('no version may remove something before its x-sunset:', ...earlyRemovals.map(indent))
   if (breaking.length > 0 && !mayBreak(from, to)) {
     const needed = from[0] === 0 ? `0.${from[1] + 1}.0` : `${from[0] + 1}.0.0`
     faults.push(
@@ -190,9 +180,3 @@ export const findBreaking = (oasdiff: string, released: unknown, current: unknow
     .filter(({ level }) => level === 3)
     .map(describe)
     .concat(findMovedParameters(released, current), findRemovedValues(released, current))
-
-/** Removals before the sunset date of the released contract. No version may have any. */
-export const findEarlyRemovals = (oasdiff: string, released: unknown, current: unknown): string[] =>
-  findChanges(oasdiff, released, current)
-    .filter(({ id }) => /-before-sunset$|sunset-deleted$|sunset-date-changed-too-small$/.test(id))
-    .map(describe)

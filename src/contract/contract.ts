@@ -4,7 +4,6 @@ import type { operations } from '../../generated/openapi.ts'
 import { contentKinds, contentParameters, type ShownContent } from '../domain/audit.ts'
 import { isPermission, type Permission } from '../domain/permissions.ts'
 import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
-import { type Deprecation, readDeprecation } from './deprecation.ts'
 
 export type OperationId = keyof operations
 
@@ -49,10 +48,6 @@ export interface ContractOperation {
   readonly repeat: Repeat
   /** The documented statuses. */
   readonly statuses: readonly number[]
-  /** Null if the operation is not deprecated. */
-  readonly deprecation: Deprecation | null
-  /** Deprecated query parameters. */
-  readonly deprecatedParameters: ReadonlyMap<string, Deprecation>
   /** Whether the adapter limits the time of the handler. */
   readonly hasDeadline: boolean
   /** Whether the operation is a tool of the Model Context Protocol. */
@@ -88,9 +83,9 @@ export const loadContract = (): Contract =>
 
 /**
  * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-recent-sign-in`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or
- * `security` of an operation is missing or inconsistent, or if a deprecation has no dates
+ * `security` of an operation is missing or inconsistent
  */
-export const parseContract = (yaml: Buffer): Contract => {
+const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
   const found = Object.entries(asObject(document.paths)).flatMap(([path, item]) =>
     Object.entries(asObject(item))
@@ -143,13 +138,6 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
     repeat: readRepeat(id, method, parameters.has('Idempotency-Key'), operation['x-repeat']),
     statuses: Object.keys(asObject(operation.responses)).map(Number),
-    deprecation: readDeprecation(id, operation),
-    deprecatedParameters: new Map(
-      [...parameters].flatMap(([name, parameter]) => {
-        const deprecation = parameter.in === 'query' ? readDeprecation(`${id} ${name}`, parameter) : null
-        return deprecation === null ? [] : [[name, deprecation]]
-      }),
-    ),
     hasDeadline: operation['x-deadline'] !== 'none',
     isTool: operation['x-mcp'] !== undefined,
     isDestructive: operation['x-mcp'] === 'destructive',

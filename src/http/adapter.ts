@@ -20,7 +20,6 @@ import { type MapError, Problem, problems } from '../problems/problems.ts'
 import { hasBody, chunkMediaType } from './body.ts'
 import type { AuthenticateFeed, AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
-import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit, type TakeBack } from './rate-limit.ts'
 import { startStreaming } from './running.ts'
@@ -113,7 +112,6 @@ export const adaptOperation = <Db>(
     bodyLimit: operation.maxBody,
 
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-      announceDeprecation(operation, request, reply)
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal =
         operation.scope === 'none'
