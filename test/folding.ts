@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import type { components } from '../generated/openapi.ts'
 import { foldedCharacters, foldSearch } from '../src/domain/text.ts'
@@ -46,6 +47,46 @@ t.test('the service and the database fold every character alike', async (t) => {
     const [row] = await service.deps.db.run('select fold_text($1::text) as folded', [text])
     t.equal(row?.folded, foldSearch(text), text)
   }
+})
+
+t.test('the service and the database split words alike, whatever letters the database knows', async (t) => {
+  const isWordCharacter = (character: string): boolean => /[\p{L}\p{Nd}]/u.test(character)
+  const characters = Array.from({ length: 0x110000 }, (_, code) => String.fromCodePoint(code)).filter(
+    (character) => character !== '\0' && !/\p{Cs}/u.test(character),
+  )
+  const inWords = characters.filter(isWordCharacter).join('')
+  const between = characters.filter((character) => !isWordCharacter(character)).join('')
+  const [row] = await service.deps.db.run(
+    `select regexp_replace($1, between_words(), ' ', 'g') as words, regexp_replace($2, between_words(), ' ', 'g') as rest`,
+    [inWords, between],
+  )
+  t.ok(row?.words === inWords, 'letters and digits')
+  t.equal(row?.rest, ' ')
+})
+
+// Garay, since Unicode 16.
+const [garay] = await service.deps.db.run(
+  `select '\u{10d50}' collate "und-x-icu" ~ '[[:alnum:]]' as is_known`,
+  [],
+)
+const skip = garay?.is_known === true && 'the database knows the letter'
+
+t.test('an upgrade indexes texts with letters that the database did not know', { skip }, async (t) => {
+  const account = await service.register('writer')
+  const { id } = await createTask(account, { title: 'New', description: 'Read \u{10d50}\u{10d5b} again' })
+  const query = { q: '\u{10d50}\u{10d5b}' }
+  const search = async () =>
+    (await service.expect('listTasks', 200, { token: account.token, query })).body.items.map(
+      (task) => task.id,
+    )
+  t.strictSame(await search(), [id])
+  const { db } = service.deps
+  await db.run(`update tasks set search = to_tsvector('simple', 'read again') where id = $1`, [id])
+  t.strictSame(await search(), [])
+  const migration = new URL('../src/db/migrations/0006_search_words.sql', import.meta.url)
+  const [, , indexAgain = ''] = (await readFile(migration, 'utf8')).split('--> statement-breakpoint')
+  await db.run(indexAgain, [])
+  t.strictSame(await search(), [id])
 })
 
 /** Texts, by what is searched for. */

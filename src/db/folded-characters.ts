@@ -1,4 +1,4 @@
-import { foldedCharacters, toFullWidth } from '../domain/text.ts'
+import { foldedCharacters, toFullWidth, wordCharacters } from '../domain/text.ts'
 
 /**
  * Escapes marks, controls and separators in JSON: they cannot be read in a file, or change how the rest of their line is shown.
@@ -22,11 +22,24 @@ const wrap = (items: readonly string[], width: number): string => {
   return lines.join('\n')
 }
 
+const inPattern = (code: number): string =>
+  code > 0xffff ? `\\U${code.toString(16).padStart(8, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`
+
+/** Generates the function `between_words`, of migrations/folding.sql. PostgreSQL joins literals that lines separate. */
+const wordsRoutine = (): string => `
+-- For words_of(): what is between words, as a regular expression: everything but letters and digits. Not a class such as [[:alnum:]], which
+-- depends on the database's version of Unicode. From src/domain/word-characters.json. Once released, a change has to index texts again.
+CREATE OR REPLACE FUNCTION between_words() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '[^'
+'${wrap(wordCharacters(inPattern), 118).replaceAll('\n', "'\n'")}'
+']+';
+`
+
 /**
  * Generates the function `fold_text`, of migrations/folding.sql. The table is a literal in its statement, which a session parses once: as a
  * variable it would be copied at each call, and a function would be evaluated for each plan.
  */
-export const foldingRoutine = (): string => {
+const foldRoutine = (): string => {
   const entries = [...foldedCharacters].toSorted(([a], [b]) => (a < b ? -1 : 1))
   const members = entries.map(
     ([character, folded], index) =>
@@ -34,9 +47,7 @@ export const foldingRoutine = (): string => {
   )
   const table = wrap(members.map(escapeInvisible), 120).replaceAll("'", "''")
   const halfwidth = Array.from({ length: 0xffa0 - 0xff66 }, (_, index) => String.fromCharCode(0xff66 + index))
-  return `-- Generated from src/domain/folded-characters.json by \`npm run generate\`; applied before routines.sql.
-
--- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
+  return `-- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
 -- table. The value is in NFC; voicing marks of halfwidth kana are composed first. Takes linear time. Once released, a change of
 -- the table has to fold the stored texts again and rebuild users_name_bigrams.
 CREATE OR REPLACE FUNCTION fold_text(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -59,3 +70,9 @@ ${table}
 END $$;
 `
 }
+
+/** Generates migrations/folding.sql. */
+export const foldingRoutines = (): string =>
+  `-- Generated from src/domain/folded-characters.json and word-characters.json by \`npm run generate\`; applied before routines.sql.
+
+${foldRoutine()}${wordsRoutine()}`

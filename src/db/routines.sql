@@ -1,4 +1,4 @@
--- Revision 10
+-- Revision 11
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -46,7 +46,7 @@ BEGIN
     SELECT run, run ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]' AS is_unspaced
     FROM string_to_table(
       regexp_replace(
-        regexp_replace(value COLLATE "und-x-icu", '[^[:alnum:]]+', ' ', 'g'),
+        regexp_replace(value COLLATE "C", between_words(), ' ', 'g'),
         '([\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+)', ' \1 ', 'g'),
       ' ') run
     WHERE run <> ''
