@@ -1,2 +1,0 @@
-ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
-ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'reminder_limit', 'export', 'import'));
