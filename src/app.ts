@@ -34,7 +34,7 @@ import { loadContract } from './contract/contract.ts'
 import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
 import { createDatabaseClock } from './db/engine/database-clock.ts'
-import { DatabaseUnavailable } from './db/engine/errors.ts'
+import { TemporaryFailure } from './db/engine/errors.ts'
 import { databaseProblem } from './db/problems.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
@@ -601,7 +601,7 @@ export const buildApp = async ({
     db,
     auditRead,
     mapError,
-    isUnavailable: (error) => error instanceof DatabaseUnavailable,
+    isTemporary: (error) => error instanceof TemporaryFailure,
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),

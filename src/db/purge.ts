@@ -28,7 +28,7 @@ import {
   webhookDeliveries,
   webhooks,
 } from './schema/tables.ts'
-import { DatabaseUnavailable } from './engine/errors.ts'
+import { TemporaryFailure } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { deletableTasks } from './task-deletions.ts'
@@ -265,7 +265,7 @@ const selectUsers = hiddenRows('purge.select_users', users, users.deleted_at)
 
 /**
  * Removes the first batch of each kind of row that belongs to a deleted user; for most users that is everything.
- * Unavailability of the database is ignored: the user is already deleted, and the next round continues.
+ * A temporary failure is ignored: the user is already deleted, and the next round continues.
  */
 export const purgeUserOnce = async (db: Database, id: string): Promise<void> => {
   try {
@@ -273,7 +273,7 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
     for (const step of userSteps) isDone = (await step(db, { id })) < purgeBatch && isDone
     if (isDone) await removeUser(db, { id })
   } catch (error) {
-    if (!(error instanceof DatabaseUnavailable)) throw error
+    if (!(error instanceof TemporaryFailure)) throw error
   }
 }
 

@@ -59,8 +59,8 @@ interface RequestDeps {
   }
   /** Maps the errors of the parts of the service to problems. */
   readonly mapError: MapError
-  /** Whether an error means that the database did not answer, so that it may have committed a write. */
-  readonly isUnavailable: (error: unknown) => boolean
+  /** Whether the database refused a statement for now, or did not answer. What the request has written before it may be committed. */
+  readonly isTemporary: (error: unknown) => boolean
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -165,7 +165,7 @@ export const adaptOperation = <Db>(
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
       const responding = countingFailures(operation, request, runAs(work, respondAudited)).catch(
         (error: unknown) => {
-          throw deps.isUnavailable(error) && mayHaveChanged(work, request)
+          throw deps.isTemporary(error) && mayHaveChanged(work, request)
             ? problems.outcomeUnknown(error)
             : error
         },

@@ -1,5 +1,4 @@
 import type { TransactionContext } from '../db/engine/context.ts'
-import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
 import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
@@ -164,9 +163,5 @@ const finishDeletion = async (
       ctx,
       async (tx) => (await lockSection(tx, path, 'delete')) === null || deleteIfEmptied(tx, section),
     )
-  try {
-    while (!(await deleteNext()));
-  } catch (error) {
-    throw error instanceof DatabaseUnavailable ? new OutcomeUnknown({ cause: error }) : error
-  }
+  while (!(await deleteNext()));
 }

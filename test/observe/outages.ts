@@ -4,6 +4,7 @@ import {
   SchemaPending,
   SerializationFailure,
   TooManyConflicts,
+  TooManyStatements,
 } from '../../src/db/engine/errors.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { StorageUnavailable } from '../../src/storage/storage.ts'
@@ -17,7 +18,9 @@ const { db } = await openTestDatabase(t)
 const disk = await diskStorage(await temporaryFolder(t))
 let isPending = false
 let isAway = false
-let meetsOthers = false
+/** Transactions after which others fail. */
+let freeTransactions = Infinity
+let isBusy = false
 const lines: Record<string, unknown>[] = []
 const service = await startService(t, {
   config: { logLevel: 'info' },
@@ -27,10 +30,12 @@ const service = await startService(t, {
     async run(...parameters) {
       if (isPending) throw new SchemaPending()
       if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
+      if (isBusy && parameters[0].includes('purge.')) throw new TooManyStatements()
       return db.run(...parameters)
     },
     async transaction(...parameters) {
-      if (meetsOthers) throw new TooManyConflicts({ cause: new SerializationFailure() })
+      freeTransactions -= 1
+      if (freeTransactions < 0) throw new TooManyConflicts({ cause: new SerializationFailure() })
       return db.transaction(...parameters)
     },
   },
@@ -69,9 +74,9 @@ t.test('an outage is logged once, and each refused request with the reason', asy
 
 t.test('a write that met others in every attempt is to be sent again, and is no outage', async (t) => {
   lines.length = 0
-  meetsOthers = true
+  freeTransactions = 0
   const { body, headers } = await service.expect('createTask', 503, { token, body: { title: 'Once' } })
-  meetsOthers = false
+  freeTransactions = Infinity
   t.match(body, { code: 'write_conflict', type: '/problems/write_conflict' })
   t.ok(Number(headers.get('retry-after')) > 0)
   await service.expect('createTask', 201, { token, body: { title: 'Once' } })
@@ -80,4 +85,26 @@ t.test('a write that met others in every attempt is to be sent again, and is no 
     { msg: 'request', status: 201 },
   ])
   t.equal(lines.length, 2, 'no other line')
+})
+
+t.test('a write of which a part is committed does not say that nothing was done', async (t) => {
+  const { id: project_id } = (await service.expect('createProject', 201, { token, body: { name: 'One' } }))
+    .body
+  const section = { token, params: { project_id }, body: { name: 'Large' } }
+  const { id: section_id } = (await service.expect('createSection', 201, section)).body
+  const create = Array.from({ length: 101 }, () => ({ title: 'One of many', project_id, section_id }))
+  await service.expect('batchTasks', 200, { token, body: { create } })
+  const deletion = { token, params: { project_id, section_id } }
+  freeTransactions = 1
+  const { body } = await service.expect('deleteSection', 504, deletion)
+  freeTransactions = Infinity
+  t.match(body, { code: 'outcome_unknown' })
+  await service.expect('deleteSection', 204, deletion)
+})
+
+t.test('what a job does as well is left to it', async () => {
+  const { token: gone } = await service.register('gone')
+  isBusy = true
+  await service.expect('deleteUser', 204, { token: gone, params: { user_id: 'me' } })
+  isBusy = false
 })

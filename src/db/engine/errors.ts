@@ -1,5 +1,8 @@
+/** The database refused a statement for now: the same request may succeed later. */
+export class TemporaryFailure extends Error {}
+
 /** The database is unreachable, or cancelled the statement. Nothing was changed, unless it is an `OutcomeUnknown`. */
-export class DatabaseUnavailable extends Error {
+export class DatabaseUnavailable extends TemporaryFailure {
   override readonly name = 'DatabaseUnavailable'
 
   constructor({ cause }: ErrorOptions = {}) {
@@ -21,16 +24,17 @@ export class WritesRefused extends DatabaseUnavailable {}
 /** A statement that writes was sent but got no response: it may have committed, or may still commit. */
 export class OutcomeUnknown extends DatabaseUnavailable {}
 
-/**
- * Other transactions kept changing the same rows, in every attempt. Nothing was changed. This is not an outage of the database, but whatever
- * waits for the end of one can be tried again as well.
- */
-export class TooManyConflicts extends DatabaseUnavailable {
-  override readonly message = 'Other transactions kept changing the same rows'
+/** Other transactions kept changing the same rows, in every attempt. Nothing was changed. */
+export class TooManyConflicts extends TemporaryFailure {
+  override readonly name = 'TooManyConflicts'
+
+  constructor(options?: ErrorOptions) {
+    super('Other transactions kept changing the same rows', options)
+  }
 }
 
 /** Too many statements of one principal are waiting. The statement was not sent. */
-export class TooManyStatements extends Error {
+export class TooManyStatements extends TemporaryFailure {
   override readonly name = 'TooManyStatements'
   readonly retryAfterSeconds = 2
 }

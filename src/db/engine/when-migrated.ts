@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from './client.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { DatabaseUnavailable, SchemaPending } from './errors.ts'
+import { SchemaPending, TemporaryFailure } from './errors.ts'
 import { migrate } from './migrate.ts'
 
 interface WaitOptions {
@@ -23,7 +23,7 @@ const logEvery = 12
  * Migrates the schema as soon as the database is available, and retries until then: the database may start after the
  * service, or an operator may still be fixing it.
  *
- * @throws any error other than DatabaseUnavailable, since a failed migration would fail again
+ * @throws any error other than a TemporaryFailure, since a failed migration would fail again
  */
 export const migrateWhenPossible = async (
   connection: ConnectionOptions,
@@ -42,7 +42,7 @@ export const migrateWhenPossible = async (
       await Promise.race([prepare(), stopped])
       return
     } catch (error) {
-      if (!(error instanceof DatabaseUnavailable)) throw error
+      if (!(error instanceof TemporaryFailure)) throw error
       if (error.message !== lastMessage || attempt % logEvery === 0)
         log.warn(`${error.message}; retrying until it is available`)
       lastMessage = error.message
