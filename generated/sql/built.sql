@@ -435,13 +435,13 @@ limit $2;
 
 /* notification_settings.choose */
 insert into "notification_settings" ("user_id", "mail_digest", "mail_reminders", "reminders_mailed_at", "digest_due_at", "digested_until", "version")
-values ($1::uuid, $2::text, $3::bool, default, next_digest_at($4::text, $5::text), default, $6::int)
+values ($1::uuid, $2::text, $3::bool, default, $4::timestamptz, default, $5::int)
 on conflict ("user_id") do update
-set "mail_digest" = $7::text, "mail_reminders" = $8::bool, "digest_due_at" = case when $9::bool then next_digest_at($10::text, $11::text) else "notification_settings"."digest_due_at" end, "digested_until" = case when $12::bool then now() else "notification_settings"."digested_until" end, "version" = $13::int;
+set "mail_digest" = $6::text, "mail_reminders" = $7::bool, "digest_due_at" = case when $8::bool then $9::timestamptz else "notification_settings"."digest_due_at" end, "digested_until" = case when $10::bool then now() else "notification_settings"."digested_until" end, "version" = $11::int;
 
 /* notification_settings.reschedule */
 update "notification_settings"
-set "digest_due_at" = next_digest_at("notification_settings"."mail_digest", $1::text)
+set "digest_due_at" = $1::timestamptz
 where ("notification_settings"."user_id" = $2::uuid and "notification_settings"."mail_digest" = $3);
 
 /* notification_settings.select_facts */

@@ -1,11 +1,12 @@
 /* notification_settings.claim_digest */
     with due as materialized (
-      select settings.*, "person"."email", "person"."time_zone", "person"."role" = 'admin' as is_admin
+      select settings.*, "person"."email", "person"."role" = 'admin' as is_admin
       from notification_settings settings join users person on "person"."id" = "settings"."user_id"
-      where "settings"."digest_due_at" <= now() and "person"."deleted_at" is null and not "person"."is_disabled"
-        and not coalesce("person"."sign_in_due_at" <= now(), false)
-      order by "settings"."digest_due_at" limit 1 for no key update of settings skip locked
-    ), moved as (update "notification_settings" "settings" set "digest_due_at" = next_digest_at("due"."mail_digest", "due".time_zone), "digested_until" = greatest((select "notification"."created_at" from notifications notification where "notification"."user_id" = "due"."user_id" order by "notification"."created_at" desc, "notification"."id" desc limit 1), "due"."digested_until") from due where "settings"."user_id" = "due"."user_id"), unread as materialized (
+      where "settings"."user_id" = $1::uuid and "settings"."mail_digest" = $2::text
+        and "person"."time_zone" = $3::text and "settings"."digest_due_at" <= now() and "person"."deleted_at" is null and not "person"."is_disabled"
+and not coalesce("person"."sign_in_due_at" <= now(), false)
+      for no key update of settings
+    ), moved as (update "notification_settings" "settings" set "digest_due_at" = $4::timestamptz, "digested_until" = greatest((select "notification"."created_at" from notifications notification where "notification"."user_id" = "due"."user_id" order by "notification"."created_at" desc, "notification"."id" desc limit 1), "due"."digested_until") from due where "settings"."user_id" = "due"."user_id"), unread as materialized (
       select notification.* from due cross join lateral (
         select * from notifications notification
         where "notification"."user_id" = "due"."user_id" and "notification"."read_at" is null and "notification"."created_at" > "due"."digested_until"

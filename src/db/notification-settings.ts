@@ -1,4 +1,4 @@
-import type { components } from '../../generated/openapi.ts'
+import { type MailDigest, nextDigestAt } from '../domain/digests.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
@@ -10,8 +10,9 @@ import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
+import { instantText } from './engine/instant-text.ts'
 import { isSignInDue } from './recent.ts'
-import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
 import { notifications, notificationSettings, tasks, users } from './schema/tables.ts'
 import { lockToChange } from './users.ts'
 
@@ -22,8 +23,6 @@ const due = aliasedTable(notificationSettings, 'due')
 const person = aliasedTable(users, 'person')
 const notification = aliasedTable(notifications, 'notification')
 const line = aliasedTable(notifications, 'line')
-
-type Schemas = components['schemas']
 
 /** Notification settings as JSON text, and their version. */
 export interface NotificationSettingsRow {
@@ -49,9 +48,6 @@ const select = query(
 export const selectNotificationSettings = async (
   ctx: StatementContext<Principal>,
 ): Promise<NotificationSettingsRow | null> => firstRow(await select(ctx, {}))
-
-/** When a user gets email digests. */
-type MailDigest = Schemas['NotificationSettings']['mail_digest']
 
 /** What a user chooses. */
 export interface ChosenSettings {
@@ -81,6 +77,8 @@ const selectFacts = builtStatement('notification_settings.select_facts', { id: '
 
 const digests: readonly MailDigest[] = ['off', 'hourly', 'daily']
 
+const readDigest = (text: string | null): MailDigest => digests.find((one) => one === text) ?? 'off'
+
 /**
  * Locks the caller, whose time zone decides when a digest is due, and reads their settings under the lock.
  *
@@ -99,15 +97,12 @@ export const lockNotificationSettings = async ({
   if (row === undefined) throw new CallerGone()
   const { mail_digest, mail_reminders, version, time_zone } = row
   return {
-    mail_digest: digests.find((one) => one === mail_digest) ?? 'off',
+    mail_digest: readDigest(mail_digest),
     mail_reminders: mail_reminders ?? false,
     version: version ?? unchanged,
     time_zone,
   }
 }
-
-const nextDigestAt = (digest: SQLWrapper, timeZone: SQLWrapper): SQL =>
-  sql`next_digest_at(${digest}, ${timeZone})`
 
 const choose = builtStatement(
   'notification_settings.choose',
@@ -115,7 +110,7 @@ const choose = builtStatement(
     user_id: 'uuid',
     mail_digest: 'text',
     mail_reminders: 'bool',
-    time_zone: 'text',
+    digest_due_at: 'instant?',
     version: 'int',
     restarts: 'bool',
     reschedules: 'bool',
@@ -127,15 +122,14 @@ const choose = builtStatement(
       version: p.version,
     }
     const { digested_until, digest_due_at } = notificationSettings
-    const next = nextDigestAt(p.mail_digest, p.time_zone)
     return db
       .insert(notificationSettings)
-      .values({ user_id: p.user_id, digest_due_at: next, ...chosen })
+      .values({ user_id: p.user_id, digest_due_at: p.digest_due_at, ...chosen })
       .onConflictDoUpdate({
         target: notificationSettings.user_id,
         set: {
           ...chosen,
-          digest_due_at: sql`case when ${p.reschedules} then ${next} else ${digest_due_at} end`,
+          digest_due_at: sql`case when ${p.reschedules} then ${p.digest_due_at} else ${digest_due_at} end`,
           digested_until: sql`case when ${p.restarts} then now() else ${digested_until} end`,
         },
       })
@@ -147,11 +141,12 @@ export const chooseSettings = async (
   { db, principal }: TransactionContext<Principal>,
   { mail_digest: before, version, time_zone }: SettingsFacts,
   chosen: ChosenSettings,
+  now: Date,
 ): Promise<void> => {
   await choose(db, {
     ...chosen,
     user_id: principal.userId,
-    time_zone,
+    digest_due_at: nextDigestAt(chosen.mail_digest, time_zone, now),
     version: version + 1,
     restarts: before === 'off' && chosen.mail_digest !== 'off',
     reschedules: chosen.mail_digest !== before,
@@ -165,11 +160,11 @@ export const viewNotificationSettings = async (
 
 const reschedule = builtStatement(
   'notification_settings.reschedule',
-  { user_id: 'uuid', time_zone: 'text' },
+  { user_id: 'uuid', digest_due_at: 'instant?' },
   (db, p) =>
     db
       .update(notificationSettings)
-      .set({ digest_due_at: nextDigestAt(notificationSettings.mail_digest, p.time_zone) })
+      .set({ digest_due_at: p.digest_due_at })
       .where(and(eq(notificationSettings.user_id, p.user_id), eq(notificationSettings.mail_digest, 'daily'))),
 )
 
@@ -178,8 +173,9 @@ export const rescheduleDigest = async (
   { db }: TransactionContext,
   userId: string,
   timeZone: string,
+  now: Date,
 ): Promise<void> => {
-  await reschedule(db, { user_id: userId, time_zone: timeZone })
+  await reschedule(db, { user_id: userId, digest_due_at: nextDigestAt('daily', timeZone, now) })
 }
 
 /** A notification in a digest. */
@@ -204,26 +200,40 @@ const maxLines = 50
 /** Maximum number of notifications that a digest considers, newest first: about 20 ms. */
 const maxCounted = 1_000
 
+const isDue = sql`${settings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
+  and not ${isSignInDue(person)}`
+
+const selectDue = statement(
+  'notification_settings.select_due',
+  {},
+  { user_id: 'text', mail_digest: 'text', time_zone: 'text', now: 'text' },
+  () => sql`
+    select ${settings.user_id}::text, ${settings.mail_digest}, ${person.time_zone}, ${instantText(sql`now()`)} as now
+    from notification_settings settings join users person on ${person.id} = ${settings.user_id}
+    where ${isDue} order by ${settings.digest_due_at} limit 1`,
+)
+
+// Finds nothing if another process has claimed the digest, or the user has changed what it depends on.
 const claim = statement(
   'notification_settings.claim_digest',
-  {},
+  { user_id: 'uuid', mail_digest: 'text', time_zone: 'text', next_due_at: 'instant?' },
   { email: 'text', count: 'int', reason: 'text?', task_title: 'text?', actor_name: 'text?' },
-  () => {
+  (p) => {
     const { user_id, created_at, id, read_at, reason } = notification
     const caller = { caller: sql`${due.user_id}`, is_admin: sql`${due}.is_admin`, in_session: sql`false` }
     const newest = sql`order by ${created_at} desc, ${id} desc`
     const latest = sql`(select ${created_at} from notifications notification where ${user_id} = ${due.user_id} ${newest} limit 1)`
     return sql`
       with due as materialized (
-        select settings.*, ${person.email}, ${person.time_zone}, ${person.role} = 'admin' as is_admin
+        select settings.*, ${person.email}, ${person.role} = 'admin' as is_admin
         from notification_settings settings join users person on ${person.id} = ${settings.user_id}
-        where ${settings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
-          and not ${isSignInDue(person)}
-        order by ${settings.digest_due_at} limit 1 for no key update of settings skip locked
+        where ${settings.user_id} = ${p.user_id} and ${settings.mail_digest} = ${p.mail_digest}
+          and ${person.time_zone} = ${p.time_zone} and ${isDue}
+        for no key update of settings
       ), moved as ${builder
         .update(settings)
         .set({
-          digest_due_at: nextDigestAt(due.mail_digest, sql`${due}.time_zone`),
+          digest_due_at: sql`${p.next_due_at}`,
           digested_until: sql`greatest(${latest}, ${due.digested_until})`,
         })
         .from(sql`due`)
@@ -246,7 +256,7 @@ const claim = statement(
 )
 
 /**
- * Corrects times that are further ahead than the service sets them, after the clock was set back. Notifications of a digest that was
+ * Moves times that are further ahead than the service sets them, after the clock was set back, to the latest that it sets now. Notifications of a digest that was
  * sent are moved with its end, so that the next digest has those that follow, and no others.
  */
 export const correctDigestTimes = statement('notification_settings.correct_times', {}, {}, () => {
@@ -257,11 +267,10 @@ export const correctDigestTimes = statement('notification_settings.correct_times
     with corrected as ${builder
       .update(settings)
       .set({
-        digest_due_at: sql`case when ${isDueTooLate} then ${nextDigestAt(settings.mail_digest, person.time_zone)} else ${settings.digest_due_at} end`,
+        digest_due_at: sql`case when ${isDueTooLate} then ${latest} else ${settings.digest_due_at} end`,
         digested_until: sql`least(${settings.digested_until}, now())`,
       })
-      .from(sql`users person`)
-      .where(sql`${person.id} = ${settings.user_id} and (${isDueTooLate} or ${isDigestedAhead})`)}
+      .where(sql`${isDueTooLate} or ${isDigestedAhead}`)}
     update notifications notification set created_at = now() from notification_settings settings
     where ${isDigestedAhead} and ${notification.user_id} = ${settings.user_id} and ${notification.created_at} > now()
       and ${notification.created_at} <= ${settings.digested_until}`
@@ -273,9 +282,14 @@ export const correctDigestTimes = statement('notification_settings.correct_times
  * killed before it sends the email, the digest is lost; the notifications stay in the inbox.
  */
 export const claimDigest = async (db: Database): Promise<NotificationDigest | null> => {
-  const rows = await claim(db, {})
+  const found = firstRow(await selectDue(db, {}))
+  if (found === null) return null
+  const { user_id, time_zone } = found
+  const mail_digest = readDigest(found.mail_digest)
+  const next_due_at = nextDigestAt(mail_digest, time_zone, new Date(found.now))
+  const rows = await claim(db, { user_id, mail_digest, time_zone, next_due_at })
   const [first] = rows
-  if (first === undefined) return null
+  if (first === undefined) return claimDigest(db)
   return {
     email: first.email,
     count: first.count,

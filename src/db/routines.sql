@@ -511,7 +511,7 @@ CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
 
 -- Email digests -----------------------------------------------------------------------------------------------------
 
--- For notification_settings: when the next digest is due, in an hour, or when it is next 08:00 in the time zone; null if digests are off.
+-- Called by 0.2.0 only, while it is upgraded. It takes names of zones that are also abbreviations, such as CET, for fixed offsets.
 CREATE OR REPLACE FUNCTION next_digest_at(mail_digest text, time_zone text) RETURNS timestamptz LANGUAGE sql STABLE
 RETURN CASE mail_digest
   WHEN 'hourly' THEN now() + interval '1 hour'

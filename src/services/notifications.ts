@@ -75,6 +75,6 @@ export const updateNotificationSettings = (
     expectMatch(tx, settings)
     const { mail_digest = settings.mail_digest, mail_reminders = settings.mail_reminders } = patch
     if (mail_digest !== settings.mail_digest || mail_reminders !== settings.mail_reminders)
-      await chooseSettings(tx, settings, { mail_digest, mail_reminders })
+      await chooseSettings(tx, settings, { mail_digest, mail_reminders }, new Date())
     return last(viewNotificationSettings(tx))
   })

@@ -186,6 +186,7 @@ export const updateUser = async (
     expectMatch(tx, user)
     if (leavesNoAdministrator(user, after)) throw problems.lastAdmin()
     const isOwn = id === tx.principal.userId
+    const now = new Date()
     if (changed.has('email') && isOwn && (await hasChangedEmailOften(tx, changeable)))
       throw problems.emailChangedOften()
 
@@ -194,8 +195,8 @@ export const updateUser = async (
         fields: () => updateFields(tx, changeable, change),
         address: () => changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
         access: () => changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
-        digest: () => changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
-        reminders: () => changed.has('time_zone') && moveRemindersOfUser(tx, id, new Date()),
+        digest: () => changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone, now),
+        reminders: () => changed.has('time_zone') && moveRemindersOfUser(tx, id, now),
         audits: () =>
           pipelineEach(tx.db, auditedActions(changed, change), (action) =>
             recordAudit(tx, action, { userId: id }),

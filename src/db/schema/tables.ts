@@ -1365,7 +1365,7 @@ export const notificationSettings = pgTable(
     mail_reminders: boolean('mail_reminders').notNull().default(false),
     /** When reminders were last sent by email. */
     reminders_mailed_at: instant('reminders_mailed_at'),
-    /** When the next digest is due (`next_digest_at`); null if digests are off. */
+    /** When the next digest is due (`domain/digests.ts`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */
     digested_until: instant('digested_until').notNull().default(now),
