@@ -5374,8 +5374,8 @@ export interface components {
              * @enum {string}
              */
             date_order: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order. A column to `skip` is not read. */
-            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "skip")[];
+            /** @description What each column is, in their order. The `anchor` is the date that a `recurrence` counts from, `start` or `due`. A column to `skip` is not read. */
+            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip")[];
             /** @description The names of the columns, or `Column 1` and so on. */
             names: string[];
             /** @description The first rows. */
@@ -5393,8 +5393,8 @@ export interface components {
              * @enum {string}
              */
             date_order?: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order; one is the title. A column to `skip` is not read. */
-            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "skip")[];
+            /** @description What each column is, in their order; one is the title. The `anchor` is the date that a `recurrence` counts from, `start` or `due`. A column to `skip` is not read. */
+            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip")[];
             /** @description Changes nothing. */
             names?: string[];
             /** @description Changes nothing. */

@@ -268,6 +268,7 @@ async function* tableOf(tasks: AsyncIterable<TaskRecord>, names: Names): AsyncGe
       tags: stringify([[...tagsOf(task, names)]], { eof: false }),
       assignee: names.of('user', task.assignee_id),
       recurrence: task.recurrence?.rule ?? null,
+      anchor: task.recurrence?.anchor ?? null,
     }
     yield row(csvFields.map((field) => writeCell(cells[field] ?? '')))
   }

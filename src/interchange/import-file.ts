@@ -33,6 +33,7 @@ export const csvFields = [
   'tags',
   'assignee',
   'recurrence',
+  'anchor',
 ] as const
 
 export type CsvField = (typeof csvFields)[number]
@@ -86,7 +87,7 @@ export interface CsvMapping {
   readonly has_header: boolean
   /** The order of numbers in dates such as 01/02/2026. */
   readonly date_order: 'ymd' | 'dmy' | 'mdy'
-  /** What each column is, in their order. Columns without a field, null here, are not read. */
+  /** What each column is, in their order. Columns to skip are not read. */
   readonly columns: readonly CsvColumn[]
 }
 

@@ -188,7 +188,7 @@ t.test('records that are written are read again as they were', async (t) => {
     `a,'=1+1,"Two\nlines",done,high,2026-02-27,2026-02-28,${at},${at},"Ünïcode, ""quoted""",Later,`,
   )
   t.match(first, '"""home, sweet"",own",grace,')
-  t.match(second, /^b,.*,a,,,$/)
+  t.match(second, /^b,.*,a,,,,$/)
   const calendar = await partOf(path, 'tasks.ics')
   t.match(calendar, /RELATED-TO;RELTYPE=PARENT:a/)
   t.match(calendar, /RRULE:FREQ=MONTHLY;BYMONTHDAY=1\r\n/)
@@ -238,6 +238,26 @@ t.test('the table and the calendar in an export can be imported too', async (t) 
       due_at: at,
       recurrence: { rule: 'FREQ=MONTHLY;BYMONTHDAY=1', time_zone: 'Asia/Tokyo' },
     },
+  ])
+})
+
+t.test('the table in an export says which date a task recurs by', async (t) => {
+  const dates = { start_on: '2026-03-02', due_on: '2026-03-06' }
+  const rule = 'FREQ=WEEKLY;INTERVAL=2'
+  const path = await written(
+    t,
+    sourceOf([
+      recurringRecord({ id: 'd', ...dates }, { rule, anchor: 'due' }),
+      recurringRecord({ id: 'e', ...dates }, { rule, anchor: 'start' }),
+    ]),
+  )
+  const file = `${path}.csv`
+  await writeFile(file, await partOf(path, 'tasks.csv'))
+  const options = { format: 'csv', mapping: null, fileName: 'tasks.csv', timeZone: 'UTC', now: at } as const
+  const items = checkDrafts(readFormat(file, options), { isStrict: true, timeZone: 'UTC' })
+  t.match(await Array.fromAsync(items), [
+    { id: 'd', ...dates, recurrence: { rule, anchor: 'due' } },
+    { id: 'e', ...dates, recurrence: { rule, anchor: 'start' } },
   ])
 })
 

@@ -256,6 +256,23 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    name: 'which date a task recurs by',
+    rows: [
+      'Title,Start,Due,Recurrence,Anchor',
+      'A,2026-03-01,2026-03-03,FREQ=WEEKLY,due',
+      'B,2026-03-01,2026-03-03,FREQ=WEEKLY,Start date',
+      'C,2026-03-01,2026-03-03,FREQ=WEEKLY,stern',
+      'D,2026-03-01,2026-03-03,FREQ=WEEKLY,',
+    ],
+    tasks: [
+      { recurrence: { anchor: 'due' } },
+      { recurrence: { anchor: 'start' } },
+      { recurrence: { anchor: undefined } },
+      { recurrence: { anchor: undefined } },
+    ],
+    report: ['The anchor "stern" is not known: 1 of the tasks.'],
+  },
+  {
     name: 'German, of Excel',
     encoding: 'latin1',
     rows: [

@@ -57,6 +57,7 @@ const names: Readonly<Record<CsvField, string>> = {
     'zugewiesen|zugewieseneperson|bearbeiter|zuständig|verantwortlich|responsable|assignéà|attribuéà|personneassignée|' +
     'asignadoa|asignado|personaasignada|assegnatoa|responsabile|担当者|担当|исполнитель',
   recurrence: 'recurrence|repeat|rrule|recurring|wiederholung|récurrence|repetición|繰り返し',
+  anchor: 'anchor',
 }
 
 /** Characters. A longer text is no name, and no word. */
@@ -136,6 +137,9 @@ const priorities = words({
     'highest|very high|critical|blocker|immediate|asap|1|p1|p0|höchste|dringend|kritisch|très haute|la plus haute|urgente|' +
     'muy alta|crítica|最高|緊急',
 })
+
+/** Which date a series counts from. */
+export const anchors = words({ start: 'start date', due: 'due date' })
 
 /** What the values of a table mean. */
 export interface Words {

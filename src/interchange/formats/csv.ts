@@ -21,6 +21,7 @@ import {
 import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
 import type { CommentRecord, InterchangeRecord, TaskRecord } from '../records.ts'
 import {
+  anchors,
   columnName,
   fieldsOfColumns,
   isIdColumn,
@@ -441,9 +442,7 @@ const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext
     completed_at,
     created_at: past('created_at'),
     recurrence:
-      status === 'done' || status === 'cancelled'
-        ? null
-        : recurrenceOf(cells.recurrence, faults, context.timeZone),
+      status === 'done' || status === 'cancelled' ? null : recurrenceOf(cells, faults, table, context),
   }
 }
 
@@ -502,7 +501,7 @@ const maxUnknown = 20
 
 /** Null if the cell is empty, or has another word: people name the states of their work as they like, which is no reason to refuse it. */
 const choose = <Value extends string>(
-  field: 'status' | 'priority',
+  field: 'status' | 'priority' | 'anchor',
   cell: string,
   known: ReadonlyMap<string, Value>,
   { unknown }: Table,
@@ -517,8 +516,19 @@ const choose = <Value extends string>(
   return found
 }
 
+const recurrenceOf = (
+  cells: Cells,
+  faults: Fault[],
+  table: Table,
+  { timeZone }: RowContext,
+): TaskRecord['recurrence'] => {
+  const anchor = choose('anchor', cells.anchor, anchors, table)
+  const recurrence = ruleOf(cells.recurrence, faults, timeZone)
+  return recurrence && { ...recurrence, ...(anchor !== null && { anchor }) }
+}
+
 /** A rule, or English as Todoist writes it. */
-const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRecord['recurrence'] => {
+const ruleOf = (cell: string, faults: Fault[], time_zone: string): TaskRecord['recurrence'] => {
   if (/^(never|no|false|n\/?a|none|-|0)?$/i.test(cell)) return null
   const repeated = parseRepeated(cell, time_zone)
   if (repeated !== null) {
