@@ -1,8 +1,9 @@
 import { createReadStream, writeFileSync } from 'node:fs'
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { createGunzip } from 'node:zlib'
-import { extract } from 'tar-stream'
+import { createTarDecoder } from 'modern-tar'
 import { escapeInvisible } from '../../src/db/folded-characters.ts'
 
 /**
@@ -33,12 +34,12 @@ writeFileSync(
 /** The rules of `unaccent`: a character, a tab, and what replaces it, in quotes if it has spaces or quotes. */
 const readRules = async (): Promise<ReadonlyMap<string, string>> => {
   const archive = new URL('unaccent.tar.gz', import.meta.resolve('@electric-sql/pglite'))
-  for await (const entry of createReadStream(archive).pipe(createGunzip()).pipe(extract())) {
-    if (!entry.header.name.endsWith('/unaccent.rules')) {
-      entry.resume()
-      continue
-    }
-    const rules = (await text(entry)).trimEnd().split('\n')
+  const unzipped = Readable.toWeb(createReadStream(archive).pipe(createGunzip()))
+  for await (const { header, body } of unzipped.pipeThrough(createTarDecoder())) {
+    // Each body is read: canceling one that was read ahead ends the next one, too (modern-tar 0.8.6).
+    const content = await text(body)
+    if (!header.name.endsWith('/unaccent.rules')) continue
+    const rules = content.trimEnd().split('\n')
     return new Map(
       rules.map((rule) => {
         const [character = '', replacement = ''] = rule.split('\t')

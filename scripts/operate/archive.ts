@@ -2,9 +2,9 @@ import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdir, open, opendir, readFile, stat } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
-import { Transform } from 'node:stream'
+import { Readable, Transform, Writable } from 'node:stream'
 import { finished, pipeline } from 'node:stream/promises'
-import { extract, pack, type Header, type Pack } from 'tar-stream'
+import { createTarDecoder, createTarPacker, type TarHeader, type TarPackController } from 'modern-tar'
 
 /**
  * The archive of a folder, as a tar file. Its last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x`
@@ -30,16 +30,16 @@ export const writeArchive = async (
   isExcluded: (path: string) => boolean,
   scratch: string,
 ): Promise<{ readonly files: number; readonly bytes: number }> => {
-  const archive = pack()
-  const written = pipeline(archive, createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }))
+  const { readable, controller } = createTarPacker()
+  const written = pipeline(readable, createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }))
   const sums = join(scratch, sumsName)
-  const [[files, bytes]] = await Promise.all([addFolder(archive, folder, isExcluded, sums), written])
+  const [[files, bytes]] = await Promise.all([addFolder(controller, folder, isExcluded, sums), written])
   await syncFolder(dirname(file))
   return { files, bytes }
 }
 
 const addFolder = async (
-  archive: Pack,
+  archive: TarPackController,
   folder: string,
   isExcluded: (path: string) => boolean,
   sumsPath: string,
@@ -50,7 +50,7 @@ const addFolder = async (
     for await (const { path, isFolder } of walk(folder, isExcluded)) {
       const name = path.split(sep).join('/')
       if (isFolder) {
-        archive.entry({ name: `${name}/`, type: 'directory', mode: 0o700 })
+        await archive.add({ name: `${name}/`, type: 'directory', size: 0, mode: 0o700 }).close()
         continue
       }
       const { hash, size } = await addFile(archive, join(folder, path), name)
@@ -65,16 +65,17 @@ const addFolder = async (
     return [files, bytes]
   } catch (error) {
     sums.destroy()
-    archive.destroy(error instanceof Error ? error : new Error(String(error)))
+    archive.error(error)
     throw error
   }
 }
 
-const addFile = async (archive: Pack, path: string, name: string) => {
+const addFile = async (archive: TarPackController, path: string, name: string) => {
   const { size } = await stat(path)
   const hash = createHash('sha256')
   // If the file grows or shrinks while it is read, the entry fails.
-  await pipeline(createReadStream(path), hashing(hash), archive.entry({ name, size, mode: 0o600 }))
+  const entry = Writable.fromWeb(archive.add({ name, size, mode: 0o600 }))
+  await pipeline(createReadStream(path), hashing(hash), entry)
   return { hash, size }
 }
 
@@ -83,32 +84,28 @@ const addFile = async (archive: Pack, path: string, name: string) => {
  * then removes the extracted files.
  */
 export const readArchive = async (file: string, folder: string, scratch: string): Promise<number> => {
-  const entries = extract()
-  const input = pipeline(createReadStream(file), entries)
-  // The loop over the entries throws the same error.
-  input.catch(() => undefined)
+  const entries = Readable.toWeb(createReadStream(file)).pipeThrough(createTarDecoder({ strict: true }))
   const sumsPath = join(scratch, `${sumsName}.found`)
   const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
   let files = 0
   let isComplete = false
   try {
-    for await (const entry of entries) {
-      const { name, type } = checkHeader(entry.header)
+    for await (const { header, body } of entries) {
+      const { name, type } = checkHeader(header)
       if (isComplete) throw new ArchiveUnusable('it has data after its end')
       if (type === 'directory') {
         await mkdir(join(folder, name), { recursive: true, mode: 0o700 })
-        entry.resume()
         continue
       }
       isComplete = name === sumsName
       const path = isComplete ? join(scratch, sumsName) : join(folder, name)
       const hash = createHash('sha256')
-      await pipeline(entry, hashing(hash), createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }))
+      const output = createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true })
+      await pipeline(Readable.fromWeb(body), hashing(hash), output)
       if (isComplete) continue
       files += 1
       await write(sums, sumLine(hash, name))
     }
-    await input
   } catch (error) {
     // All others are errors of the system, or of the tar reader about the content.
     if (error instanceof ArchiveUnusable || (error instanceof Error && 'syscall' in error)) throw error
@@ -125,7 +122,7 @@ export const readArchive = async (file: string, folder: string, scratch: string)
 }
 
 /** @throws ArchiveUnusable if the path of an entry leaves the folder, or an entry is neither a file nor a folder */
-const checkHeader = ({ name, type }: Header): { name: string; type: 'file' | 'directory' } => {
+const checkHeader = ({ name, type }: TarHeader): { name: string; type: 'file' | 'directory' } => {
   const parts = name.replace(/\/$/, '').split('/')
   const isInside = parts.every(
     (part) => part !== '' && part !== '.' && part !== '..' && !/[\\:\0]/.test(part),
