@@ -223,6 +223,29 @@ const cases: readonly Case[] = [
     report: ['VALARM is left out: it is of a place'],
   },
   {
+    name: 'alarms that repeat, or go to others',
+    todos: [
+      [
+        'DUE:20260301T090000Z',
+        ...alarm('TRIGGER;RELATED=END:-PT1H', 'REPEAT:3', 'DURATION:PT5M'),
+        ...alarm('TRIGGER;RELATED=END:-PT2H', 'REPEAT:0', 'ACTION:EMAIL', 'ATTENDEE:mailto:ada@example.com'),
+        ...alarm('ACTION:NONE', 'TRIGGER;VALUE=DATE-TIME:19760401T005545Z', 'REPEAT:3', 'DURATION:PT5M'),
+      ],
+    ],
+    records: [
+      {
+        reminders: [
+          { relative_to: 'due', offset_minutes: -60 },
+          { relative_to: 'due', offset_minutes: -120 },
+        ],
+      },
+    ],
+    report: [
+      'REPEAT is left out: a reminder fires once',
+      'ATTENDEE is left out: a reminder is for you alone',
+    ],
+  },
+  {
     name: 'alarms at a time of to-dos that recur, which the next occurrence has too',
     todos: [
       ['DUE:20260329T090000Z', weekly, ...alarm('TRIGGER;VALUE=DATE-TIME:20260329T083000Z')],

@@ -680,6 +680,10 @@ const reminderOf = (
     faults.push({ field: 'VALARM', code: 'not_supported', message: 'is left out: it is of a place' })
     return []
   }
+  const lost = (field: string, message: string) => faults.push({ field, code: 'not_supported', message })
+  if (properties.has('ATTENDEE')) lost('ATTENDEE', 'is left out: a reminder is for you alone')
+  if (properties.get('REPEAT')?.some(({ value }) => value !== 0) === true)
+    lost('REPEAT', 'is left out: a reminder fires once')
   const time = compactTime.exec(textValue(trigger))?.slice(1)
   if (trigger.type === 'date-time' || time !== undefined) {
     const value = time === undefined ? trigger.value : isoTime(time)
