@@ -72,6 +72,13 @@ export const openLog = ({
   }
 }
 
+/** Leaves out the lines whose message begins with a text. In other values, quotation marks are escaped. */
+export const withoutMessage = (stream: LogStream, start: string): LogStream => ({
+  write(line) {
+    if (!line.includes(`"msg":"${start}`)) stream.write(line)
+  },
+})
+
 /** Groups whole lines into pieces that are written atomically; a longer line is a piece of its own. */
 const piecesOf = (lines: string): string[] => {
   const pieces: string[] = []

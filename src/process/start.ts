@@ -17,7 +17,7 @@ import { listenAddress } from '../http/listen.ts'
 import { shareCountsWithWorkers } from '../http/request-counts.ts'
 import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
-import { openLog } from '../observe/log.ts'
+import { openLog, withoutMessage } from '../observe/log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
@@ -98,6 +98,9 @@ interface DatabaseStart {
 /** Maximum number of connections that wait to be accepted. The system may allow less. */
 const listenBacklog = 4_096
 
+/** Begins the line that Fastify logs for each address. */
+const listening = 'Server listening'
+
 /** Listens, and resolves to the URL, or to null if the process stops before. */
 const serve = async (
   config: Config,
@@ -136,7 +139,8 @@ const serve = async (
     storage,
     passwords,
     thumbnailer: createThumbnailer(),
-    logStream,
+    // `logReady` says it as text.
+    logStream: format === 'pretty' ? withoutMessage(logStream, listening) : logStream,
     openMailer,
     observers,
     worker,
@@ -146,13 +150,12 @@ const serve = async (
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   const { host, port } = config
-  const { level } = app.log
-  // Fastify says in JSON where it listens, which `logReady` says as text.
-  if (format === 'pretty') app.log.level = 'silent'
-  await app.listen({ host: listenAddress(host), port, backlog: listenBacklog }).catch((error: unknown) => {
-    throw listenError({ prefix: '', host, port }, error)
-  })
-  app.log.level = level
+  const listenTextResolver = (address: string) => `${listening} at ${address}`
+  await app
+    .listen({ host: listenAddress(host), port, backlog: listenBacklog, listenTextResolver })
+    .catch((error: unknown) => {
+      throw listenError({ prefix: '', host, port }, error)
+    })
   // The log line with the address must precede the one that reports readiness.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
