@@ -83,7 +83,7 @@ t.test('an upgrade indexes texts with letters that the database did not know', {
   const { db } = service.deps
   await db.run(`update tasks set search = to_tsvector('simple', 'read again') where id = $1`, [id])
   t.strictSame(await search(), [])
-  const migration = new URL('../src/db/migrations/0006_search_words.sql', import.meta.url)
+  const migration = new URL('../src/db/migrations/0003_search_words.sql', import.meta.url)
   const [, , indexAgain = ''] = (await readFile(migration, 'utf8')).split('--> statement-breakpoint')
   await db.run(indexAgain, [])
   t.strictSame(await search(), [id])
