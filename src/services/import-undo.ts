@@ -154,27 +154,53 @@ const undoTask = (plan: TaskPlan, touched: ReadonlySet<string>, id: string): Kep
   }
 }
 
-/** Sections have no trash: one that is empty again is deleted. With very many tasks in the trash, that takes several transactions. */
-const undoSection = async (work: ImportWork, section: CreatedSection): Promise<void> => {
-  while ((await mark(work, (tx) => undoSectionPart(tx, section))) === 0);
+/**
+ * Sections have no trash: one that is empty again is deleted. With very many tasks in the trash, that takes several transactions. What is
+ * begun is finished, whatever happens to the section meanwhile: it would stay without some of its tasks.
+ */
+const undoSection = async (work: ImportWork, created: CreatedSection): Promise<void> => {
+  const begun = await whileHeld(work, (tx) => beginSection(tx, created))
+  if (begun !== null) while (!(await whileHeld(work, (tx) => finishSection(tx, created, begun))));
+  work.progress.done += 1
 }
 
-/** Marks none as long as tasks in the trash have to leave it. */
-const undoSectionPart = async (
+const markSection = (tx: OpTransaction<Principal>, { id }: CreatedSection, reason: KeptReason | null) =>
+  markUndone(tx, new Map([[id, reason]]))
+
+const lockCreated = (tx: OpTransaction<Principal>, { resource_id, project_id }: CreatedSection) =>
+  lockSection(tx, { projectId: project_id, sectionId: resource_id }, 'delete')
+
+/** Decides what becomes of a section, and marks it. Null unless tasks in the trash have yet to leave it. */
+const beginSection = async (
   tx: OpTransaction<Principal>,
-  { id, resource_id: sectionId, project_id: projectId }: CreatedSection,
-): Promise<number> => {
-  const markRow = (reason: KeptReason | null) => markUndone(tx, new Map([[id, reason]]))
-  const section = await lockSection(tx, { projectId, sectionId }, 'delete')
-  if (section === null) return markRow(null)
+  created: CreatedSection,
+): Promise<EditableSection | null> => {
+  const marked = async (reason: KeptReason | null): Promise<null> => {
+    await markSection(tx, created, reason)
+    return null
+  }
+  const section = await lockCreated(tx, created)
+  if (section === null) return marked(null)
   let editable: EditableSection
   try {
     editable = expectEditable(tx, section)
   } catch (error) {
-    return markRow(notAllowed(error))
+    return marked(notAllowed(error))
   }
-  if (section.version > 1 || (await hasLiveTasks(tx, editable))) return markRow(changed)
-  return (await deleteIfEmptied(tx, editable)) ? markRow(null) : 0
+  if (section.version > 1 || (await hasLiveTasks(tx, editable))) return marked(changed)
+  return (await deleteIfEmptied(tx, editable)) ? marked(null) : editable
+}
+
+/** Whether the section is deleted, and marked. */
+const finishSection = async (
+  tx: OpTransaction<Principal>,
+  created: CreatedSection,
+  begun: EditableSection,
+): Promise<boolean> => {
+  // Another request may have deleted it meanwhile.
+  const isDeleted = (await lockCreated(tx, created)) === null || (await deleteIfEmptied(tx, begun))
+  if (isDeleted) await markSection(tx, created, null)
+  return isDeleted
 }
 
 const changed: KeptReason = {

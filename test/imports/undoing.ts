@@ -1,9 +1,11 @@
 import { buffer } from 'node:stream/consumers'
 import t from 'tap'
 import { ZipFile } from 'yazl'
+import { leavingTasks } from '../../src/db/sections.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import type { TaskRecord } from '../../src/interchange/records.ts'
+import { openTestDatabase } from '../fixture/database.ts'
 import { archiveOf, finishedExport } from '../fixture/exports.ts'
 import {
   board,
@@ -17,16 +19,32 @@ import {
   uploadedImport,
 } from '../fixture/imports.ts'
 import { recurringRecord, taskRecord } from '../fixture/interchange.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** What of an import can be undone. */
 
-const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
+const { db } = await openTestDatabase(t)
+/** What happens after each transaction, before the next one of its work. */
+let afterTransaction: () => Promise<void> = async () => undefined
+const service = await startService(t, {
+  db: {
+    ...db,
+    async transaction(...parameters) {
+      const result = await db.transaction(...parameters)
+      await afterTransaction()
+      return result
+    },
+  },
+  jobTimes: { ...jobTimes, events: 20 },
+  config: { taskQuota: 40 },
+})
 const { createTask, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 const { tasksOf, projectsOf } = importReaders(service)
+const { setArchived } = projectRows(db)
 const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
@@ -198,6 +216,51 @@ t.test('keeps a project that somebody has changed', async (t) => {
   const params = { project_id: project?.id ?? '' }
   const { body: sections } = await service.expect('listSections', 200, { token, params })
   t.strictSame(sections.items, [], 'a section that is empty again is gone')
+})
+
+t.test('deletes a section that it has begun to empty, whatever happens to it meanwhile', async (t) => {
+  const ada = await newAccount()
+  await allowTasks(ada)
+  const { token } = ada
+  const happenings: Readonly<Record<string, (project_id: string, section_id: string) => Promise<unknown>>> = {
+    'a task is put in it': (project_id, section_id) =>
+      createTask(ada, { title: 'Mine', project_id, section_id }),
+    'it is renamed': (project_id, section_id) =>
+      service.expect('updateSection', 200, {
+        token,
+        params: { project_id, section_id },
+        body: { name: 'Other' },
+      }),
+    'the project is archived': (project_id) => setArchived(project_id, true),
+  }
+  for (const [what, happens] of Object.entries(happenings)) {
+    const project = await createProject(ada, 'House')
+    const cards = Array.from({ length: leavingTasks + 1 }, (_, n) => `Paint ${n}`)
+    const ran = await ranImport(service, ada, board(...cards), { project_id: project.id })
+    const params = { project_id: project.id }
+    const { body: sections } = await service.expect('listSections', 200, { token, params })
+    const [section] = sections.items
+    const tasksIn = async (): Promise<number> => {
+      const [row] = await db.run('select count(*)::int as n from tasks where section_id = $1', [
+        section?.id ?? '',
+      ])
+      return Number(row?.n)
+    }
+    afterTransaction = async () => {
+      if ((await tasksIn()) !== 1) return
+      afterTransaction = async () => undefined
+      await happens(project.id, section?.id ?? '')
+    }
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(
+      await settledImport(service, ada, ran.id),
+      { status: 'undone', result: { undone: cards.length + 1, kept: 0 } },
+      what,
+    )
+    t.equal(await tasksIn(), 0)
+    const { body: left } = await service.expect('listSections', 200, { token, params })
+    t.strictSame(left.items, [], what)
+  }
 })
 
 t.test('says of everything whether it is gone, and why it stays', async (t) => {
