@@ -64,7 +64,7 @@ export const insertApiToken = async (
   account: OwnAccount,
   { expiresAt: expires_at, ...fields }: NewApiToken,
 ): Promise<void> => {
-  await insert(db, { id, user_id: account.id, expires_at, ...fields })
+  await insert(db, { ...fields, id, user_id: account.id, expires_at })
 }
 
 const reread = query(

@@ -63,7 +63,7 @@ export const insertAttachment = async (
   task: AttachableTask,
   file: NewAttachment,
 ): Promise<void> => {
-  await insert(db, { id, task_id: task.id, uploaded_by: principal.userId, ...file })
+  await insert(db, { ...file, id, task_id: task.id, uploaded_by: principal.userId })
 }
 
 /** A file that an import has found, with its time, which is never later than now. */

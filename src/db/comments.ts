@@ -90,7 +90,7 @@ export const insertComment = async (
   task: Authorized<'comment.add', TaskFacts>,
   text: CommentText,
 ): Promise<void> => {
-  await insert(db, { id, task_id: task.id, author_id: principal.userId, ...text })
+  await insert(db, { ...text, id, task_id: task.id, author_id: principal.userId })
 }
 
 /** What a change of a comment depends on. */
@@ -156,7 +156,7 @@ export const changeText = async (
   { id }: Authorized<'comment.change', CommentFacts>,
   text: CommentText,
 ): Promise<void> => {
-  await update(db, { id, ...text })
+  await update(db, { ...text, id })
 }
 
 const remove = rowDeletion('comments.delete', comments)

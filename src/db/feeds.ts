@@ -176,10 +176,10 @@ const update = builtStatement(
 /** Changes fields of a feed. */
 export const updateFields = async (
   { db }: TransactionContext,
-  present: ChangeableFeed,
+  { id, ...present }: ChangeableFeed,
   patch: FeedPatch,
 ): Promise<void> => {
-  const { id, name, alarms, color } = { ...present, ...patch }
+  const { name, alarms, color } = { ...present, ...patch }
   await update(db, { id, name, alarms, color })
 }
 

@@ -140,7 +140,7 @@ export const insertInvitation = async (
 ): Promise<void> => {
   const invited_by = principal.userId
   await pipeline(db, {
-    invitation: () => upsert(db, { id, project_id, invited_by, ...fields }),
+    invitation: () => upsert(db, { ...fields, id, project_id, invited_by }),
     mail: () => insertMail(db, { id, mailbox, invited_by }),
   })
 }

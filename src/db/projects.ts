@@ -110,7 +110,7 @@ export const insertProject = async (
   id: string,
   project: NewProject,
 ): Promise<void> => {
-  await insert(db, { id, color: null, ...noIntegrationFields, ...project })
+  await insert(db, { color: null, ...noIntegrationFields, ...project, id })
 }
 
 /** A merge patch: absent fields are not changed. */
@@ -211,10 +211,10 @@ const update = builtStatement('projects.update', fieldParameters, (db, { id, ...
 /** Changes fields of a project. */
 export const updateFields = async (
   { db }: TransactionContext,
-  present: ManagedProject,
+  { id, ...present }: ManagedProject,
   changed: Partial<NewProject>,
 ): Promise<void> => {
-  const { id, name, description, color, metadata, external_source, external_id } = { ...present, ...changed }
+  const { name, description, color, metadata, external_source, external_id } = { ...present, ...changed }
   await update(db, { id, name, description, color, metadata, external_source, external_id })
 }
 

@@ -75,7 +75,7 @@ export const insertUpload = async (
   upload: NewUpload,
 ): Promise<string> => {
   const task_id = task === null ? null : task.id
-  const row = expectRow(await insert(db, { id, task_id, user_id: principal.userId, ...upload }))
+  const row = expectRow(await insert(db, { ...upload, id, task_id, user_id: principal.userId }))
   return row.expires_at
 }
 

@@ -352,16 +352,16 @@ const update = builtStatement(
  */
 export const updateFields = async (
   tx: TransactionContext,
-  user: ChangeableUser,
+  { id, ...present }: ChangeableUser,
   change: UserChange,
 ): Promise<void> => {
-  const { id, username, email, display_name, role, time_zone, is_disabled, ...after } = { ...user, ...change }
+  const { username, email, display_name, role, time_zone, is_disabled, ...after } = { ...present, ...change }
   const { attachment_quota_bytes, task_quota } = after
   const names = { username, email, display_name }
   await pipeline(tx.db, {
     user: () =>
       update(tx.db, { id, ...names, role, time_zone, is_disabled, attachment_quota_bytes, task_quota }),
-    address: () => email !== user.email && expectFreeAddress(tx, { id, email }),
+    address: () => email !== present.email && expectFreeAddress(tx, { id, email }),
   })
 }
 

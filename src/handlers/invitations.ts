@@ -22,7 +22,7 @@ export const invitationHandlers = ({ paging, invitations }: Deps) =>
 
     async createInvitation(ctx, { params, body }) {
       const projectId = params.project_id
-      const { id, json, replayed } = await invitations.create(ctx, { projectId, ...body })
+      const { id, json, replayed } = await invitations.create(ctx, { ...body, projectId })
       return {
         status: 201,
         headers: { location: `/projects/${projectId}/invitations/${id}` },

@@ -63,8 +63,8 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
         ...noDates,
         ...noIntegrationFields,
         assignee_id: null,
-        isWhole: true,
         ...body,
+        isWhole: true,
         ...(recurrence != null && { recurrence: { time_zone: ctx.principal.timeZone, ...recurrence } }),
       }
       return taskResponse(await updateTask(ctx, params.task_id, replacement, taskQuota))

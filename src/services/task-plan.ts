@@ -213,7 +213,7 @@ export const takeAlong = (
 
 const changePlanned = (plan: TaskPlan, id: string, change: Partial<PlannedTask>): void => {
   const task = plannedTask(plan, id)
-  const after = { ...task, ...change }
+  const after = { ...task, ...change, id }
   if (isEqual(task, after)) return
   const completion = completionWith(after.status, task.completion)
   plan.tasks.set(id, { ...after, completion, version: task.version + 1 })
