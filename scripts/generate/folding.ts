@@ -7,29 +7,15 @@ import { createTarDecoder } from 'modern-tar'
 import { escapeInvisible } from '../../src/db/folded-characters.ts'
 
 /**
- * Generates two tables that the service and the database (migrations/folding.sql) share, so that neither the Unicode version of
- * Node.js nor that of a database matters.
- *
- * word-characters.json has the letters and digits, of which words consist, as ranges of code points: the first and the last of each.
- *
- * folded-characters.json has the text that stands for a character in searches and orders, for every character that is not compared as it is.
+ * Generates the table of `foldSearch` in domain/text.ts, which fold_text() of migrations/folding.sql shares: the text that stands for a
+ * character in searches and orders, for every character that is not compared as it is.
  *
  * The sources are the collation for searches of CLDR, as ICU has it (its primary strength ignores case and accents), and for
  * Latin letters and punctuation that this collation keeps apart (þ, ı, ’), the transliteration Latin-ASCII of CLDR, as
  * PostgreSQL's `unaccent` has it.
  */
 
-const pathOf = (name: string): string => fileURLToPath(new URL(`../../src/domain/${name}`, import.meta.url))
-
-const isWordCharacter = (code: number): boolean => /[\p{L}\p{Nd}]/u.test(String.fromCodePoint(code))
-const codes = Array.from({ length: 0x110000 }, (_, code) => code).filter(isWordCharacter)
-const firsts = codes.filter((code, index) => codes[index - 1] !== code - 1)
-const lasts = codes.filter((code, index) => codes[index + 1] !== code + 1)
-const ranges = firsts.map((first, index) => [first, lasts[index]])
-writeFileSync(
-  pathOf('word-characters.json'),
-  `[\n${ranges.map((range) => `  [${range.join(', ')}]`).join(',\n')}\n]\n`,
-)
+const table = fileURLToPath(new URL('../../src/domain/folded-characters.json', import.meta.url))
 
 /** The rules of `unaccent`: a character, a tab, and what replaces it, in quotes if it has spaces or quotes. */
 const readRules = async (): Promise<ReadonlyMap<string, string>> => {
@@ -122,4 +108,4 @@ const groups = [...byFolded].flatMap(([folded, sources]) => {
 })
 
 const json = JSON.stringify(Object.fromEntries(groups.toSorted(([a], [b]) => (a < b ? -1 : 1))), null, 2)
-writeFileSync(pathOf('folded-characters.json'), `${escapeInvisible(json)}\n`)
+writeFileSync(table, `${escapeInvisible(json)}\n`)

@@ -5,7 +5,7 @@ import { viewerRoutines } from '../../src/db/access/access-relations.ts'
 import { foldingRoutines } from '../../src/db/folded-characters.ts'
 
 /**
- * Generates the routines that are derived from the tables of folded characters and of letters, a file of its own, and from the access rules, a part of
+ * Generates the routines that are derived from the table of folded characters and the letters that Node.js knows, a file of its own, and from the access rules, a part of
  * routines.sql.
  */
 

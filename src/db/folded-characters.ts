@@ -1,4 +1,4 @@
-import { foldedCharacters, toFullWidth, wordCharacters } from '../domain/text.ts'
+import { foldedCharacters, toFullWidth } from '../domain/text.ts'
 
 /**
  * Escapes marks, controls and separators in JSON: they cannot be read in a file, or change how the rest of their line is shown.
@@ -25,13 +25,24 @@ const wrap = (items: readonly string[], width: number): string => {
 const inPattern = (code: number): string =>
   code > 0xffff ? `\\U${code.toString(16).padStart(8, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`
 
+/** The letters and digits of this version of Node.js, as ranges of a bracket expression. */
+const wordRanges = (): readonly string[] => {
+  const codes = Array.from({ length: 0x110000 }, (_, code) => code).filter((code) =>
+    /[\p{L}\p{Nd}]/u.test(String.fromCodePoint(code)),
+  )
+  const lasts = codes.filter((code, index) => codes[index + 1] !== code + 1)
+  return codes
+    .filter((code, index) => codes[index - 1] !== code - 1)
+    .map((first, index) => [...new Set([first, lasts[index] ?? first])].map(inPattern).join('-'))
+}
+
 /** Generates the function `between_words`, of migrations/folding.sql. PostgreSQL joins literals that lines separate. */
 const wordsRoutine = (): string => `
--- For words_of(): what is between words, as a regular expression: everything but letters and digits. Not a class such as [[:alnum:]], which
--- depends on the database's version of Unicode. From src/domain/word-characters.json. Once released, a change has to index texts again.
+-- For words_of(): what is between words, as a regular expression: everything but the letters and digits that domain/search.ts knows. Not
+-- [[:alnum:]], which depends on the database's version of Unicode. Once released, a change has to index texts again.
 CREATE OR REPLACE FUNCTION between_words() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '[^'
-'${wrap(wordCharacters(inPattern), 118).replaceAll('\n', "'\n'")}'
+'${wrap(wordRanges(), 118).replaceAll('\n', "'\n'")}'
 ']+';
 `
 
@@ -73,6 +84,6 @@ END $$;
 
 /** Generates migrations/folding.sql. */
 export const foldingRoutines = (): string =>
-  `-- Generated from src/domain/folded-characters.json and word-characters.json by \`npm run generate\`; applied before routines.sql.
+  `-- Generated from src/domain/folded-characters.json and Node.js by \`npm run generate\`; applied before routines.sql.
 
 ${foldRoutine()}${wordsRoutine()}`

@@ -1,4 +1,4 @@
-import { foldSearch, wordCharacters } from './text.ts'
+import { foldSearch } from './text.ts'
 
 /** A full-text search in titles and descriptions. */
 export interface Search {
@@ -52,7 +52,7 @@ const indexOf = (alternatives: readonly (readonly string[])[]): string =>
 const term = /(?<minus>-?)(?:"(?<quoted>[^"]*)"?|(?<bare>[^\s"]+))/g
 
 /** A run of letters and digits. */
-const word = new RegExp(`[${wordCharacters((code) => `\\u{${code.toString(16)}}`).join('')}]+`, 'gu')
+const word = /[\p{L}\p{Nd}]+/gu
 /** Splits a word into runs of scripts without word spaces (CJK, Thai, Lao) and runs of other scripts. */
 const run =
   /[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+/gu

@@ -1,5 +1,4 @@
 import foldedGroups from './folded-characters.json' with { type: 'json' }
-import wordRanges from './word-characters.json' with { type: 'json' }
 
 /** Maximum run of combining marks, from the Stream-Safe Text Format (UAX #15, section 13). */
 export const maxMarksInRow = 30
@@ -74,10 +73,6 @@ export const foldSearch = (text: string): string =>
 const halfwidthKana = /[\uff66-\uff9f]/g
 
 export const toFullWidth = (kana: string): string => kana.normalize('NFKC')
-
-/** The ranges of letters and digits for a bracket expression, such as `a-z`. `escape` writes a code point. */
-export const wordCharacters = (escape: (code: number) => string): readonly string[] =>
-  wordRanges.map((range) => [...new Set(range)].map(escape).join('-'))
 
 /** Whether text has a visible character, other than spaces, controls and fillers such as U+3164. */
 export const isVisible = (text: string): boolean =>

@@ -1,4 +1,4 @@
-import { hasTooManyMarks, isVisible, toCleanText, toNfc } from '../domain/text.ts'
+import { hasTooManyMarks, maxMarksInRow, isVisible, toCleanText, toNfc } from '../domain/text.ts'
 import type { Fault } from './drafts.ts'
 
 /** The limits of the contract, in characters. */
@@ -46,9 +46,15 @@ export const cleanLine = (
   name: string = field,
 ): string => {
   const line = cleanText(text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim(), field, faults, name)
-  const normal = toNfc(hasTooManyMarks(line) ? line.replaceAll(marks, '') : line).trim()
+  const normal = toNfc(hasTooManyMarks(line) ? withFewerMarks(line) : line).trim()
   return isVisible(normal) ? normal : ''
 }
 
-/** More marks in a row than any language has: `maxMarksInRow`. */
-const marks = /(?<=[\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]/gu
+/** Text with at most `maxMarksInRow` marks in a row. */
+const withFewerMarks = (text: string): string => {
+  let inRow = 0
+  return Array.from(text, (character) => {
+    inRow = /[\p{M}\uff9e\uff9f]/u.test(character) ? inRow + 1 : 0
+    return inRow > maxMarksInRow ? '' : character
+  }).join('')
+}

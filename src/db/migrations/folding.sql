@@ -1,4 +1,4 @@
--- Generated from src/domain/folded-characters.json and word-characters.json by `npm run generate`; applied before routines.sql.
+-- Generated from src/domain/folded-characters.json and Node.js by `npm run generate`; applied before routines.sql.
 
 -- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
 -- table. The value is in NFC; voicing marks of halfwidth kana are composed first. Takes linear time. Once released, a change of
@@ -766,8 +766,8 @@ BEGIN
 }'::jsonb AS folded) characters);
 END $$;
 
--- For words_of(): what is between words, as a regular expression: everything but letters and digits. Not a class such as [[:alnum:]], which
--- depends on the database's version of Unicode. From src/domain/word-characters.json. Once released, a change has to index texts again.
+-- For words_of(): what is between words, as a regular expression: everything but the letters and digits that domain/search.ts knows. Not
+-- [[:alnum:]], which depends on the database's version of Unicode. Once released, a change has to index texts again.
 CREATE OR REPLACE FUNCTION between_words() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '[^'
 '\u0030-\u0039\u0041-\u005a\u0061-\u007a\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02c1\u02c6-\u02d1'
