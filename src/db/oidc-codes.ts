@@ -66,7 +66,10 @@ const removeOfLogin = builtStatement(
     ),
 )
 
-/** Deletes the codes that nobody has exchanged yet of a login that a provider has ended. */
+/**
+ * Deletes the codes that nobody has exchanged yet of a login that a provider has ended. Waits for exchanges that have taken theirs and not
+ * committed.
+ */
 export const removeCodesOfLogin = async ({ db }: StatementContext, ended: EndedLogin): Promise<void> => {
   await removeOfLogin(db, loginHashes(ended))
 }

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import type { CodeInput } from '../services/oidc.ts'
+import type { CodeInput } from '../services/oidc-proofs.ts'
 
 /** A code of a provider's sign-in, and what proves that it is the client's. */
 export const codeOf = ({

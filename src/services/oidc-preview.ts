@@ -5,7 +5,7 @@ import { misshapenClaims, type TeamChange } from '../domain/team-rules.ts'
 import { type ClaimSet, readClaims } from '../oidc/claims.ts'
 import type { Provider } from '../oidc/providers.ts'
 import type { OpContext } from './context.ts'
-import { type CreationMode, isTakenOver, refusalOfAccount } from './oidc.ts'
+import { type CreationMode, isTakenOver, refusalOfAccount } from './oidc-sign-in.ts'
 import { planRuledTeams } from './ruled-teams.ts'
 
 /** What a sign-in with these claims would do, in lines of text. Nothing is changed. */

@@ -1,51 +1,34 @@
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
-import type { Credentials } from '../auth/credentials.ts'
 import { hashOidcCode, newChallenge, newOidcCode, newRefreshToken } from '../auth/opaque-tokens.ts'
-import { randomText } from '../auth/random-text.ts'
-import { open, seal } from '../auth/seal.ts'
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts, insertAttempt, takeBackAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { endEarlierAccess } from '../db/end-access.ts'
 import { readClock } from '../db/engine/database-clock.ts'
-import type { TransactionContext } from '../db/engine/context.ts'
-import { ConstraintViolation } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { pipeline, pipelineEach } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   findIdentity,
-  findUserByEmail,
   identitiesOf,
   insertIdentity,
   issuerOfSession,
-  type LinkedIdentity,
   readIdentityFacts,
   removeIdentity,
   selectIdentities,
   type Subject,
   useIdentity,
-  type UserWithAddress,
   viewIdentity,
 } from '../db/identities.ts'
-import { join, lockInvitation } from '../db/invitations.ts'
 import { endLogin, insertLogoutToken, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
-import { insertOidcCode, readOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
+import { insertOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
-import { actAs } from '../db/record-event.ts'
-import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
-import { challengeLifetime, claimInstallation, insertChallenge } from '../db/sign-in.ts'
-import { insertUser, knowsTimeZone } from '../db/users.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
+import { challengeLifetime } from '../db/sign-in.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import { type Principal, relationsToUser, type SessionPrincipal } from '../domain/permissions.ts'
-import { defaultTimeZone } from '../domain/time-zones.ts'
 import {
   authorizationLifetime,
-  type AuthorizationRequest,
-  challengeOf,
   newSeed,
   openRequest,
   type Purpose,
@@ -54,17 +37,17 @@ import {
 import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, NotRecent, ProviderUnavailable } from '../oidc/failures.ts'
 import { misconfigured } from '../oidc/problems.ts'
-import type { Provider, Providers } from '../oidc/providers.ts'
-import { Problem, problems } from '../problems/problems.ts'
+import type { Provider } from '../oidc/providers.ts'
+import { problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
-import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { type CodeInput, openProof, sealProof } from './oidc-proofs.ts'
+import { openCode, type OidcSignInDeps, signInBy } from './oidc-sign-in.ts'
+import { orLog } from './or-log.ts'
 import { applyRuledTeams, leaveRuledTeams } from './ruled-teams.ts'
-import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
-import { startSession } from './start-session.ts'
 
 /** A request of a client to authenticate somebody. */
 interface Authorization {
@@ -74,12 +57,6 @@ interface Authorization {
   readonly codeChallenge: string
   readonly state: string
   readonly invitationToken: string | null
-}
-
-/** What a client got from the browser, and what only it knows. */
-export interface CodeInput {
-  readonly code: string
-  readonly codeVerifier: string
 }
 
 /** The answer of a provider. */
@@ -134,55 +111,19 @@ export interface Oidc {
   unlink(ctx: OpContext<SessionPrincipal>, identityId: string): Promise<void>
 }
 
-/** When accounts are created. */
-export type CreationMode = 'always' | 'invited' | 'never'
-
-interface Deps {
-  readonly providers: Providers
-  /** Seal what the provider and the browser carry. */
-  readonly keys: KeyRing
+interface Deps extends OidcSignInDeps {
   readonly accessTokens: AccessTokens
-  readonly credentials: Credentials
   readonly sessions: Sessions
   readonly attemptKeys: AttemptKeys
   readonly shouldAuditFailure: ShouldAuditFailure
-  readonly create: CreationMode
   /** Whether passwords are closed. */
   readonly isOnly: boolean
   readonly usablePassword: UsablePassword
-  readonly invitations: InvitationMode
-  readonly sessionHours: number
-  readonly reauthDays: number
   /** The issuer of the codes (RFC 9207): PUBLIC_URL. */
   readonly ownIssuer: string
   /** By the clock of the database, in milliseconds since the epoch. */
   readonly now: () => number
-  readonly log: { warn(fields: object, message: string): void }
 }
-
-/** What a code stands for. */
-interface Proof extends Pick<AuthorizationRequest, 'purpose' | 'codeChallenge' | 'invitationToken'> {
-  readonly identity: ProvenIdentity
-}
-
-/** A code that its caller may use, and has not used yet. */
-interface OpenedCode {
-  readonly hash: Buffer
-  readonly proof: Proof
-}
-
-/** The tokens that a sign-in returns. */
-interface SignInSecrets {
-  readonly refreshToken: ReturnType<typeof newRefreshToken>
-  readonly challenge: ReturnType<typeof newChallenge>
-}
-
-type SignedIn = StartedSession | 'challenged'
-
-/** Finds the identity that somebody signs in with, or links it, in the transaction of the sign-in. */
-type Identify = (tx: TransactionContext) => Promise<LinkedIdentity>
-
-type Start = (identify: Identify) => Promise<SignedIn>
 
 /** A page of the caller's identities. */
 export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
@@ -196,103 +137,6 @@ export const createOidc = (deps: Deps): Oidc => {
     const provider = providers.find(id)
     if (provider === null) throw problems.notFound()
     return provider
-  }
-
-  /** What a stored code stands for. Null unless the caller has begun the request, for this purpose. */
-  const proofOf = (
-    { hash, sealed }: { readonly hash: Buffer; readonly sealed: Buffer },
-    { codeVerifier }: CodeInput,
-    purpose: Purpose,
-  ): Proof | null => {
-    const opened = open(keys, sealed, contextOf(hash))
-    if (opened === null) return null
-    const proof = JSON.parse(opened.plaintext.toString()) as Proof
-    return proof.purpose === purpose && proof.codeChallenge === challengeOf(codeVerifier) ? proof : null
-  }
-
-  /** Opens the code of a sign-in, which stays usable, unless it is refused. */
-  const openCode = async (ctx: OpContext, input: CodeInput): Promise<OpenedCode | null> => {
-    const hash = hashOidcCode(input.code)
-    if (hash === null) return null
-    const sealed = await readOidcCode(ctx, hash)
-    const proof = sealed && proofOf({ hash, sealed }, input, 'sign_in')
-    if (proof !== null) return { hash, proof }
-    await useUp(ctx, hash)
-    return null
-  }
-
-  /** Waits for work whose failure must not replace the answer. */
-  const orLog = async (ctx: OpContext, work: Promise<void>, message: string): Promise<void> => {
-    try {
-      await work
-    } catch (error) {
-      log.warn({ err: error, request_id: ctx.client.requestId }, message)
-    }
-  }
-
-  /** Uses the code of a sign-in up that is refused. */
-  const useUp = async (ctx: OpContext, hash: Buffer): Promise<void> => {
-    const taken = takeOidcCode(ctx, hash).then(() => undefined)
-    await orLog(ctx, taken, 'The code of a refused sign-in was not used up: it expires within a minute')
-  }
-
-  /**
-   * Begins the session that a code stands for, or a challenge, together with what `identify` makes for it. A logout of the provider ends
-   * it, or has removed the code before.
-   */
-  const startSignIn = (
-    ctx: OpContext,
-    { hash, proof: { identity } }: OpenedCode,
-    { refreshToken, challenge }: SignInSecrets,
-    identify: Identify,
-  ): Promise<SignedIn> =>
-    transaction<Principal | null, SignedIn>(ctx, async (tx) => {
-      const { id, userId } = await identify(tx)
-      const { taken, account, identities } = await pipeline(tx.db, {
-        taken: () => takeOidcCode(tx, hash),
-        account: () => lockAccount(tx, userId),
-        identities: () => identitiesOf(tx, userId),
-      })
-      // It was used, or unlinked, or the account deleted, meanwhile.
-      if (taken === null || account === null || !identities.some((one) => one.id === id))
-        throw problems.invalidOidcCode()
-      if (account.isDisabled) throw problems.accountDisabled()
-      const provenBy = { id, sid: identity.sid }
-      if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
-        await pipeline(tx.db, {
-          challenge: () =>
-            insertChallenge(tx, account, {
-              hash: challenge.hash,
-              identity: { ...provenBy, claims: challengedClaims(identity) },
-            }),
-          audit: () => recordAudit(tx, 'sign_in.challenged', { userId }),
-        })
-        return 'challenged'
-      }
-      await pipeline(tx.db, {
-        identity: () => useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
-        session: () =>
-          startSession(tx, {
-            userId,
-            tokenHash: refreshToken.hash,
-            // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
-            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
-          }),
-      })
-      return last(viewStarted(tx, refreshToken.hash))
-    })
-
-  /** Signs in whom a code stands for, the first time too. A refusal uses the code up; after a failure it can be sent again. */
-  const signInBy = async (ctx: OpContext, opened: OpenedCode, secrets: SignInSecrets): Promise<SignedIn> => {
-    const start: Start = (identify) => startSignIn(ctx, opened, secrets, identify)
-    try {
-      const linked = await findIdentity(ctx, opened.proof.identity)
-      return await (linked === null ? firstSignIn(ctx, opened.proof, deps, start) : start(async () => linked))
-    } catch (error) {
-      // Its transaction was rolled back, and the use of the code with it.
-      if (error instanceof Problem) await useUp(ctx, opened.hash)
-      throw error
-    }
   }
 
   /** Takes an attempt with a code of a provider back, unless the provider does not know the code: an outage is no fault of the client. */
@@ -310,7 +154,7 @@ export const createOidc = (deps: Deps): Oidc => {
   ): Promise<ProvenIdentity> => {
     const hash = hashOidcCode(input.code)
     const sealed = hash && (await takeOidcCode(ctx, hash))
-    const proof = hash && sealed && proofOf({ hash, sealed }, input, purpose)
+    const proof = hash && sealed && openProof(keys, { hash, sealed }, input, purpose)
     if (proof === null) throw problems.unusableOidcCode()
     return proof.identity
   }
@@ -373,8 +217,7 @@ export const createOidc = (deps: Deps): Oidc => {
       try {
         const identity = await provider.authenticate(request, redirected, warn)
         const { token: code, hash } = newOidcCode()
-        const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
-        const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
+        const sealed = sealProof(keys, { purpose, codeChallenge, invitationToken, identity }, hash)
         await transaction(ctx, async (tx) => {
           await pipeline(tx.db, {
             code: () => insertOidcCode(tx, { hash, sealed, owner: identity, begunAt }),
@@ -384,11 +227,10 @@ export const createOidc = (deps: Deps): Oidc => {
         return goOn({ code })
       } catch (error) {
         if (attemptKey !== null)
-          await orLog(
-            ctx,
-            settleCode(ctx, attemptKey, error),
-            'An attempt to sign in stays counted as failed',
-          )
+          await orLog(ctx, settleCode(ctx, attemptKey, error), {
+            log,
+            message: 'An attempt to sign in stays counted as failed',
+          })
         // The code is that of OpenID Connect Core Unmet Authentication Requirements 1.0.
         if (error instanceof NotRecent)
           return refuse('unmet_authentication_requirements', error.message, error.remedy)
@@ -402,14 +244,14 @@ export const createOidc = (deps: Deps): Oidc => {
     },
 
     async exchange(ctx, input) {
-      const opened = await openCode(ctx, input)
+      const opened = await openCode(ctx, input, deps)
       if (opened === null) {
         if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
         throw problems.invalidOidcCode()
       }
       const { identity } = opened.proof
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
-      const started = await signInBy(ctx, opened, { refreshToken, challenge })
+      const started = await signInBy(ctx, opened, { refreshToken, challenge }, deps)
       if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
       // Not before: somebody who does not get in changes nothing.
       await applyRuledTeams(
@@ -483,8 +325,11 @@ export const createOidc = (deps: Deps): Oidc => {
         log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
         throw problems.invalidLogoutToken()
       })
-      // First, so that no session begins behind it: neither by a code that there will be, nor by one that there is.
-      if (await insertLogoutToken(ctx, logout)) throw problems.invalidLogoutToken()
+      // First, so that no session begins behind it: neither by a code that there will be, nor by one that there is. An exchange that has
+      // taken its code and not committed holds the row, so this deletion waits for it, and `usersOfLogin`, which comes after, sees its
+      // session: do not join or reorder these statements.
+      const wasUsed = await insertLogoutToken(ctx, logout)
+      if (wasUsed) throw problems.invalidLogoutToken()
       await transaction(ctx, (tx) => removeCodesOfLogin(tx, logout))
       // A user at a time, since users are locked before what is theirs.
       for (const userId of await usersOfLogin(ctx, logout))
@@ -578,9 +423,6 @@ interface UnlinkingDeps extends Pick<Deps, 'usablePassword'> {
   readonly issuers: ReadonlySet<string>
 }
 
-/** Binds what is sealed under a code to it. */
-const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`
-
 /**
  * Codes of a provider that can fail, or be looked at, before the next one of the network is delayed: more than passwords, because people
  * who share an address sign in at once.
@@ -601,143 +443,3 @@ const passedOn = new Set([
 
 const clientError = (code: string | null): string =>
   code !== null && passedOn.has(code) ? code : 'server_error'
-
-/** Signs in with an identity that was linked to no account. */
-const firstSignIn = async (
-  ctx: OpContext,
-  { identity, invitationToken }: Proof,
-  deps: Deps,
-  start: Start,
-): Promise<SignedIn> => {
-  try {
-    const found = await findAccountToLink(ctx, identity, deps)
-    return found === null
-      ? await createAccount(ctx, { identity, invitationToken }, deps, start)
-      : await thenForget(
-          start((tx) => linkByAddress(tx, found, identity, deps)),
-          () => deps.credentials.forgetUser(found),
-        )
-  } catch (error) {
-    // Somebody who signs in twice at once has an account when the second one wants to make it.
-    const isRefused = error instanceof Problem || error instanceof ConstraintViolation
-    const linked = isRefused ? await findIdentity(ctx, identity) : null
-    if (linked === null) throw error
-    return start(async () => linked)
-  }
-}
-
-/**
- * Whether an identity takes over the account with its address. Never that of an administrator, since OpenID Connect makes nobody one;
- * nor one with an identity, since an address can be given to somebody else; nor past a second factor that nobody has proven.
- */
-export const isTakenOver = (
-  { role, isLinked, isGuarded }: UserWithAddress,
-  { hasSecondFactor }: ProvenIdentity,
-): boolean => role !== 'admin' && !isLinked && (!isGuarded || hasSecondFactor)
-
-/** The account that an identity may be linked to by its address, only if the provider has verified it and its operator is trusted with that. */
-const findAccountToLink = async (
-  ctx: OpContext,
-  { provider, email, isEmailVerified }: ProvenIdentity,
-  { providers }: Deps,
-): Promise<string | null> => {
-  if (email === null || !isEmailVerified || providers.find(provider)?.settings.linksByEmail !== true)
-    return null
-  return (await findUserByEmail(ctx, email))?.id ?? null
-}
-
-/** Links an identity to the account with its address. Whoever registered the account need not have had the address, so nothing of their access is left. */
-const linkByAddress = async (
-  tx: TransactionContext,
-  userId: string,
-  proven: ProvenIdentity,
-  { reauthDays }: Deps,
-): Promise<LinkedIdentity> => {
-  const { issuer, subject, email } = proven
-  const account = await lockAccount(tx, userId)
-  const user = email === null ? null : await findUserByEmail(tx, email)
-  if (account === null || user?.id !== userId || !isTakenOver(user, proven))
-    throw problems.emailOfAnotherAccount()
-  await endEarlierAccess(tx, userId)
-  const identity = { id: newId(), userId, issuer, subject, email }
-  await pipeline(tx.db, {
-    identity: () => insertIdentity(tx, identity, reauthDays),
-    audit: () => recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
-  })
-  return identity
-}
-
-/** Names that are tried for a new account: what the provider suggests, and then with a random suffix. */
-const maxNames = 5
-
-/** Why an identity gets no account; null if it does. */
-export const refusalOfAccount = (
-  { email, isEmailVerified }: ProvenIdentity,
-  {
-    isAddressTaken,
-    isInvited,
-    create,
-    trustsEmail,
-  }: {
-    readonly isAddressTaken: boolean
-    readonly isInvited: boolean
-    readonly create: CreationMode
-    readonly trustsEmail: boolean
-  },
-): Problem | null => {
-  if (isAddressTaken) return problems.emailOfAnotherAccount()
-  if (create === 'never') return problems.registrationClosed()
-  if (create === 'invited' && !isInvited) return problems.accountNeedsInvitation()
-  if (email === null) return problems.emailMissing()
-  return isEmailVerified || trustsEmail ? null : problems.emailUnverified()
-}
-
-/** Signs in to a new account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
-const createAccount = async (
-  ctx: OpContext,
-  { identity, invitationToken }: Pick<Proof, 'identity' | 'invitationToken'>,
-  { create, invitations, providers, reauthDays }: Deps,
-  start: Start,
-): Promise<SignedIn> => {
-  const { issuer, subject, email, displayName } = identity
-  const refusal = refusalOfAccount(identity, {
-    isAddressTaken: email !== null && (await findUserByEmail(ctx, email)) !== null,
-    isInvited: invitationToken !== null,
-    create,
-    trustsEmail: providers.find(identity.provider)?.settings.trustsEmail === true,
-  })
-  if (refusal !== null) throw refusal
-  if (email === null) throw problems.emailMissing()
-  const invitationHash =
-    invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
-  const isKnown = identity.timeZone === defaultTimeZone || (await knowsTimeZone(ctx, identity.timeZone))
-  const timeZone = isKnown ? identity.timeZone : defaultTimeZone
-  const ids = { id: newId(), userId: newId() }
-  const startAs = (username: string): Promise<SignedIn> =>
-    start(async (tx) => {
-      await claimInstallation(tx)
-      const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
-      if (invitationHash !== null && invitation === null) throw invalidInvitation()
-      const { userId } = ids
-      const names = { username, email, displayName: displayName ?? username, timeZone }
-      await pipeline(tx.db, {
-        user: () => insertUser(tx, userId, { ...names, passwordHash: null, role: 'member' }),
-        identity: () => insertIdentity(tx, { ...ids, issuer, subject, email }, reauthDays),
-        audit: () => recordAudit(tx, 'user.registered', { userId, actorId: userId }),
-        actor: () => invitation && actAs(tx, userId),
-        membership: () => invitation && join(tx, userId, invitation),
-      })
-      return ids
-    })
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await startAs(attempt === 1 ? identity.username : withSuffix(identity.username))
-    } catch (error) {
-      const isTaken = error instanceof ConstraintViolation && error.constraint === 'users_username_unique'
-      if (!isTaken || attempt === maxNames) throw error
-    }
-  }
-}
-
-/** Names are never matched: who has a taken one gets another one. */
-const withSuffix = (username: string): string => `${username}-${randomText('0123456789', 5)}`

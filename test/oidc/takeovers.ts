@@ -1,7 +1,9 @@
 import t from 'tap'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
-import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
+import { currentWork } from '../../src/concurrency/work.ts'
+import type { Database } from '../../src/db/engine/client.ts'
+import { DatabaseUnavailable, OutcomeUnknown } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { shellContext } from '../../src/services/context.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
@@ -356,6 +358,47 @@ t.test('a sign-in that fails leaves nothing, and one that is refused is told so'
     await service.expect('getCurrentUser', 200, { token })
     t.equal(userOf(await service.expect('exchangeOidcCode', 200, { body })).id, id)
     await service.expect('getCurrentUser', 401, { token })
+  })
+
+  await t.test('a code is used up where a constraint refuses the sign-in', async () => {
+    const email = 'meanwhile@example.com'
+    let hasRegistered = false
+    const db = wrapRuns(service.deps.db, (run) => async (text, ...rest) => {
+      const rows = await run(text, ...rest)
+      if (text.includes('/* users.select_by_email */') && !hasRegistered) {
+        hasRegistered = true
+        await service.register('meanwhile')
+      }
+      return rows
+    })
+    const overtaken = await startService(t, { db, config: { oidc: oidcConfig(providers) } })
+    other.claims = verified('overtaken', email)
+    const body = await browserAt(overtaken, 'other').code()
+    t.match(await overtaken.expect('exchangeOidcCode', 409, { body }), { body: { code: 'email_taken' } })
+    t.ok(hasRegistered)
+    await service.expect('exchangeOidcCode', 401, { body })
+  })
+
+  await t.test('a code works after a commit without an answer, unless that has used it up', async () => {
+    const { db } = service.deps
+    const unanswered = async (commits: boolean) => {
+      const transaction: Database['transaction'] = async (body, actor) => {
+        if (commits) await db.transaction(body, actor)
+        currentWork().sent.push('commit')
+        throw new OutcomeUnknown()
+      }
+      const at = await startService(t, {
+        db: { ...db, transaction },
+        backgroundDb: db,
+        config: { oidc: oidcConfig(providers) },
+      })
+      issuer.claims = verified('unanswered')
+      const body = await browser.code()
+      await at.expect('exchangeOidcCode', 504, { body })
+      return body
+    }
+    await service.expect('exchangeOidcCode', 200, { body: await unanswered(false) })
+    await service.expect('exchangeOidcCode', 401, { body: await unanswered(true) })
   })
 
   await t.test('a refusal whose code cannot be used up is the answer', async () => {
