@@ -1,11 +1,14 @@
 import { flushCompileCache } from 'node:module'
 import sharp from 'sharp'
+import { endFirstWithoutMemory } from '../concurrency/memory-shortage.ts'
 import { type DecoderMessage, type DecodeRequest, type DecodeResult, parseDecodeRequest } from './protocol.ts'
 
 /**
  * The decoder process: decodes one image at a time for decoder.ts. It isolates the service from images that crash the
  * decoder or exhaust memory or time.
  */
+
+endFirstWithoutMemory()
 
 /** libvips names of the loaders for PNG, JPEG, GIF, WebP and AVIF. */
 const allowedLoaders = [

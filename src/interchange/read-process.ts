@@ -1,4 +1,5 @@
 import { flushCompileCache } from 'node:module'
+import { endFirstWithoutMemory } from '../concurrency/memory-shortage.ts'
 import { checkDrafts } from './check.ts'
 import { inspect, readFormat, strictFormats } from './formats/formats.ts'
 import { type ReadBatch, type ReadOptions, UnreadableFile } from './import-file.ts'
@@ -6,6 +7,8 @@ import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 import type { InterchangeRecord, ReportLine } from './records.ts'
 
 /** The process that reads a file for read.ts: one answer for each request, so that it is never far ahead of the service. */
+
+endFirstWithoutMemory()
 
 /** Records and lines of the report. */
 const batchSize = 250
