@@ -27,11 +27,13 @@ COPY --from=build --chown=10001:10001 /data /data
 WORKDIR /app
 ENV PATH=/app/node_modules/.bin:/usr/local/bin:/usr/bin:/bin \
   NODE_ENV=production HOST=0.0.0.0 DATA_DIR=/data MALLOC_ARENA_MAX=2
+# PostgreSQL creates no database for a user without an entry.
+RUN echo 'taskwright:x:10001:10001::/data:/usr/sbin/nologin' >>/etc/passwd
 # Numeric, because Kubernetes checks it for runAsNonRoot.
 USER 10001:10001
 VOLUME /data
 EXPOSE 3000
-# The start period covers the first start with the embedded database, which takes longest.
+# The start period covers the first start without DATABASE_URL, which creates a database.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/health/ready`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # tini reaps orphaned child processes of a killed worker. The arguments are those of "npm start".

@@ -3227,7 +3227,7 @@ export interface paths {
         };
         /**
          * Check readiness
-         * @description Returns 200 if the database responds, and 503 otherwise. `degraded` lists functions that fail although other requests succeed: `attachments` if the file storage cannot store files, for example because the disk is full, and `database` if the disk of the embedded database is full, so that writes return 503. While the database is read-only (a standby, a full disk), the response is still 200: reads succeed, and each write returns 503. The result is cached for one second.
+         * @description Returns 200 if the database responds, and 503 otherwise. `degraded` lists functions that fail although other requests succeed: `attachments` if the file storage cannot store files, for example because the disk is full, and `database` if the disk of the database that the service has started is full, so that writes return 503. While the database is read-only (a standby, a full disk), the response is still 200: reads succeed, and each write returns 503. The result is cached for one second.
          */
         get: operations["getReadiness"];
         put?: never;

@@ -7,10 +7,10 @@ import { brotliCompress, constants } from 'node:zlib'
 import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
 import { createClient } from '../src/db/engine/connection.ts'
-import { startEmbedded } from '../src/db/engine/embedded.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
 import { fillInstallation, type Recording, startInstallation } from '../test/fixture/installation.ts'
 import { runProcess, temporaryFolder } from '../test/fixture/process.ts'
+import { startStopped } from './operate/configured-database.ts'
 import { runToEnd } from './run/run-to-end.ts'
 
 /**
@@ -30,26 +30,18 @@ const postponements = [
   ['idempotency_keys', 'created_at'],
 ].map(([table, column]) => `update ${table} set ${column} = ${column} + interval '100 years'`)
 
-/** Without dead rows and an old write-ahead log, which are most of a small database. */
-const shrinking = ['vacuum full', 'set wal_recycle = off', 'select pg_switch_wal()', 'checkpoint']
-
 /** Fills a new installation in a folder, and resolves to what it answers. */
 const fill = async (dataDir: string) => {
   await using stack = new AsyncDisposableStack()
   const t = { teardown: (action: () => Promise<unknown>) => stack.defer(async () => void (await action())) }
-  const log = { info: () => undefined, warn: console.error }
-  const onFailure = (error: Error): never => {
-    throw error
-  }
-  const database = await startEmbedded({ dataDir, log, onFailure })
-  stack.defer(() => database.close())
-  await migrate(database.connection)
+  const connection = await startStopped(t, { dataDir, postgresBin: null })
+  await migrate(connection)
   stack.defer(async () => {
-    const client = createClient(database.connection)
-    for (const statement of [...postponements, ...shrinking]) await client.unsafe(statement).simple()
+    const client = createClient(connection)
+    for (const statement of [...postponements, 'vacuum full']) await client.unsafe(statement).simple()
     await client.end()
   })
-  return await fillInstallation(t, await startInstallation(t, dataDir, database.connection))
+  return await fillInstallation(t, await startInstallation(t, dataDir, connection))
 }
 
 /** JSON with a line for each read. */

@@ -7,23 +7,12 @@ import { eventually } from './fixture/eventually.ts'
 import { type Operation, operations, prepareOperations } from './fixture/operations.ts'
 import { startService } from './fixture/service.ts'
 
-/**
- * The database ends the session of a write after each of its statements: nothing of the write is left, and the client is told so. The
- * embedded database, which has one session, restarts instead; it does so for one write of each resource, before its commit.
- */
+/** The database ends the session of a write after each of its statements: nothing of the write is left, and the client is told so. */
 
-const { db, options } = await openTestDatabase(t)
-const isEmbedded = options.kind === 'embedded'
-
-let restarting: Promise<unknown> = Promise.resolve()
+const { db } = await openTestDatabase(t)
 
 const endSession = async (transaction: Runner): Promise<void> => {
-  const run = (text: string) => transaction.run(text, []).catch(() => undefined)
-  if (options.kind === 'embedded') {
-    // A transaction must not await the restart itself.
-    restarting = options.restart()
-    await run('select pg_sleep(30)')
-  } else await run('select pg_terminate_backend(pg_backend_pid())')
+  await transaction.run('select pg_terminate_backend(pg_backend_pid())', []).catch(() => undefined)
 }
 
 /** The statements of the current transaction, and the one after which its session ends. */
@@ -98,21 +87,8 @@ const changesBehind: ReadonlySet<string> = new Set([
 // Keeps the bytes that it has stored, or has used its code up, whatever happens to the transactions after.
 const takesSteps: ReadonlySet<string> = new Set(['appendUpload', 'exchangeOidcCode', 'linkIdentity'])
 
-const ofEachResource: ReadonlySet<string> = new Set([
-  'updateTask',
-  'addTaskTag',
-  'createComment',
-  'updateProject',
-  'setProjectMember',
-  'updateUser',
-  'createWebhook',
-  'createUpload',
-])
-
 const isTried = (one: Operation): boolean =>
-  isEmbedded
-    ? ofEachResource.has(one.id)
-    : !isRead(one) && !changesBehind.has(one.id) && !takesSteps.has(one.id)
+  !isRead(one) && !changesBehind.has(one.id) && !takesSteps.has(one.id)
 
 /** Jobs remove deleted files and read those of imports, which would change what is stored meanwhile. */
 const jobsToEnd = () =>
@@ -128,14 +104,13 @@ for (const operation of operations.filter(isTried))
     const { status } = await service.call(operation.id, first)
     t.ok(status < 300)
     const { count } = statements
-    for (let last = isEmbedded ? count : 1; last <= count; last += 1) {
+    for (let last = 1; last <= count; last += 1) {
       const request = await requestTo(operation, { world: await newWorld() })
       await jobsToEnd()
       const before = await stored()
       statements.last = last
       const reply = await service.call(operation.id, request)
       statements.last = Number.POSITIVE_INFINITY
-      await restarting
       // An attempt at a password or code was counted before, so that the service cannot say that it has written nothing.
       t.match(
         reply,

@@ -255,27 +255,3 @@ t.test('the first request of a session takes one more statement', async (t) => {
   await service.expect('getTask', 200, { token: body.access_token, params: { task_id: task.id } })
   t.equal(runs.length, 2)
 })
-
-// A server chooses plans by statistics, which differ from run to run.
-const onServer = process.env.DATABASE_URL === undefined ? {} : { skip: 'embedded only' }
-
-t.test('task statements get generic plans after a few executions', onServer, async (t) => {
-  // PostgreSQL plans a prepared statement five times before it considers a generic plan.
-  const executions = 8
-  const params = { task_id: task.id }
-  const calls: readonly (readonly [OperationId, Call])[] = [
-    ['getTask', { token, params }],
-    ['updateTask', { token, params, body: { title: 'Changed' } }],
-  ]
-  for (const [id, call] of calls) {
-    for (let count = 1; count < executions; count += 1) await service.call(id, call)
-    const { statements } = await statementsOf(id, call)
-    for (const { text } of statements) {
-      const [prepared] = await db.run(
-        'select generic_plans > 0 as is_generic from pg_prepared_statements where statement = $1',
-        [text],
-      )
-      t.strictSame(prepared, { is_generic: true }, text)
-    }
-  }
-})

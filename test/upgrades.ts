@@ -9,12 +9,13 @@ import { readArchive } from '../scripts/operate/archive.ts'
 import { passwordHasher } from '../src/auth/passwords.ts'
 import { copyDatabase } from '../src/db/copy.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
+import { startEmbedded } from '../src/db/engine/embedded.ts'
 import { migrate, readSchema, type Schema } from '../src/db/engine/migrate.ts'
 import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
 import { claimFiles } from '../src/jobs/ownership.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { filesFolder } from '../src/storage/open.ts'
-import { createEmptyDatabase, openDatabaseOf } from './fixture/database.ts'
+import { createEmptyDatabase } from './fixture/database.ts'
 import { checkDerived } from './fixture/derived.ts'
 import {
   read,
@@ -26,7 +27,7 @@ import {
 import { sendRequest, type Sent } from '../scripts/client/http-client.ts'
 import { isRead } from './fixture/matrix.ts'
 import { operations, prepareOperations } from './fixture/operations.ts'
-import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { temporaryFolder } from './fixture/process.ts'
 import { authenticator } from './fixture/second-factor.ts'
 import { testHashing } from './fixture/service.ts'
 
@@ -36,8 +37,7 @@ import { testHashing } from './fixture/service.ts'
  */
 
 const releases = fileURLToPath(new URL('releases', import.meta.url))
-const restore = fileURLToPath(new URL('../scripts/operate/restore.ts', import.meta.url))
-const serverUrl = process.env.DATABASE_URL
+const serverUrl = process.env.DATABASE_URL ?? ''
 
 const versions = readdirSync(releases, { withFileTypes: true })
   .flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
@@ -53,23 +53,23 @@ const emptyTables: Readonly<Record<string, string>> = {
   oidc_codes: 'a code is used up at once',
 }
 
-/** Restores the backup to the embedded database. */
-const restoreEmbedded = async (t: Test, file: string) => {
-  const DATA_DIR = await temporaryFolder(t)
-  const { code, output } = await runProcess({ DATA_DIR }, restore, [file])
-  t.equal(code, 0, output)
-  const database = await openDatabaseOf({ DATA_DIR })
-  t.teardown(() => database.close())
-  return { dataDir: DATA_DIR, connection: database.options }
-}
+/** Starts the database of version 0.1 or 0.2 in a folder, as those versions did. */
+const openEarlier = (dataDir: string) =>
+  startEmbedded({
+    dataDir,
+    log: { info: () => undefined, warn: console.error },
+    onFailure: (error) => {
+      throw error
+    },
+  })
 
 /** Copies the backup to a server as it was then, and migrates it there. */
-const restoreOnServer = async (t: Test, file: string, schema: Schema, url: string) => {
+const restoreOnServer = async (t: Test, file: string, schema: Schema) => {
   const dataDir = await temporaryFolder(t)
   await readArchive(file, dataDir, await temporaryFolder(t))
-  const embedded = await openDatabaseOf({ DATA_DIR: dataDir })
-  const { options: connection } = await createEmptyDatabase(t, url)
-  await copyDatabase(embedded.options, connection, schema).finally(() => embedded.close())
+  const earlier = await openEarlier(dataDir)
+  const { options: connection } = await createEmptyDatabase(t, serverUrl)
+  await copyDatabase(earlier.connection, connection, schema).finally(() => earlier.close())
   await migrate(connection)
   const [db, storage] = [openDatabase(connection), await diskStorage(filesFolder({ dataDir }))]
   await claimFiles(storage, await restartHistoryIfCopied(db)).finally(() => db.close())
@@ -122,9 +122,7 @@ for (const version of versions)
     const { people, guarded, creation, reads } = parse(version, 'recording.json') as Recording
     const file = join(await temporaryFolder(t), 'backup.tar')
     await writeFile(file, brotliDecompressSync(readFileSync(join(releases, version, 'backup.tar.br'))))
-    const { dataDir, connection } = await (serverUrl === undefined
-      ? restoreEmbedded(t, file)
-      : restoreOnServer(t, file, schema, serverUrl))
+    const { dataDir, connection } = await restoreOnServer(t, file, schema)
     const service = await startInstallation(
       t,
       dataDir,

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { createClient, type ConnectionOptions } from '../../src/db/engine/connection.ts'
-import { startEmbedded } from '../../src/db/engine/embedded.ts'
+import { startStopped } from '../operate/configured-database.ts'
 import { isInstalled } from '../run/commands.ts'
 import { startPostgres } from '../run/postgres.ts'
 import {
@@ -70,10 +70,10 @@ const main = async (t: Teardown): Promise<void> => {
   t.teardown(() => rm(folder, { recursive: true }))
   const placement = { core: await pinToProcessor(), folder }
   const server = await measureOnServer(t, placement, await startPostgres(t))
-  const embedded = await measureEmbedded(t, placement)
-  print(server, embedded)
+  const own = await measureDefault(t, placement)
+  print(server, own)
   await mkdir(join(results, '..'), { recursive: true })
-  await writeFile(results, JSON.stringify({ plan, server, embedded }, null, 2))
+  await writeFile(results, JSON.stringify({ plan, server, own }, null, 2))
   console.log(`\nThe results are in ${results}`)
 }
 
@@ -130,21 +130,13 @@ const untilIdle = async ({ pid }: Server): Promise<void> => {
 /** Milliseconds of CPU time per second of an idle server. */
 const maxIdleTime = 20
 
-/** Measures the same scenarios with the embedded database, which uses the same processor as the service. */
-const measureEmbedded = async (t: Teardown, placement: Placement): Promise<readonly EmbeddedRow[]> => {
-  const dataDir = join(placement.folder, 'embedded')
-  const log = { info() {}, warn: console.warn }
-  const database = await startEmbedded({
-    dataDir,
-    log,
-    onFailure: (error) => {
-      throw error
-    },
-  })
-  const seed = await prepare(database.connection).finally(() => database.close())
+/** Measures the same scenarios without DATABASE_URL: PostgreSQL uses the same processor as the service. */
+const measureDefault = async (t: Teardown, placement: Placement): Promise<readonly DefaultRow[]> => {
+  const dataDir = join(placement.folder, 'default')
+  const seed = await seedFolder(dataDir)
   const environment = { DATA_DIR: dataDir, ...production }
   const server = await startServer(t, { ...placement, environment })
-  const rows: EmbeddedRow[] = []
+  const rows: DefaultRow[] = []
   for (const { name, ours, status, connections } of await scenariosFor(server, seed)) {
     await expectStatus(server, ours, status)
     if (plan.warmUp > 0) await sample(server, ours, { connections, seconds: plan.warmUp })
@@ -154,8 +146,15 @@ const measureEmbedded = async (t: Teardown, placement: Placement): Promise<reado
   return rows
 }
 
-interface EmbeddedRow extends Sample {
+interface DefaultRow extends Sample {
   readonly scenario: string
+}
+
+const seedFolder = async (dataDir: string): Promise<Seed> => {
+  await using stack = new AsyncDisposableStack()
+  const t = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
+  await mkdir(dataDir)
+  return await prepare(await startStopped(t, { dataDir, postgresBin: null }))
 }
 
 /** Migrates and seeds an empty database. */
@@ -268,7 +267,7 @@ const medianOf = (samples: readonly Sample[]): Sample => {
   }
 }
 
-const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void => {
+const print = (server: ServerResults, own: readonly DefaultRow[]): void => {
   if (options.quick) console.log(`\n${quickWarning}`)
   console.log(
     '\nWith a PostgreSQL server (requests per second, p50 and p99 in ms, CPU time of the service per request in µs)',
@@ -301,10 +300,10 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
     `resident memory afterwards: ${mebibytes(server.memory)} MiB of ${mebibytes(memoryTarget)}`,
     server.memory < memoryTarget,
   )
-  console.log('\nWith the embedded database')
+  console.log('\nWithout DATABASE_URL')
   console.table(
     Object.fromEntries(
-      embedded.map(({ scenario, perSecond, p50, p99, cpu }) => [
+      own.map(({ scenario, perSecond, p50, p99, cpu }) => [
         scenario,
         { ours: Math.round(perSecond), p50: rounded(p50), p99: rounded(p99), CPU: Math.round(cpu) },
       ]),

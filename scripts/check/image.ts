@@ -12,14 +12,14 @@ import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
  * Builds the container image without a registry or a container engine: debootstrap makes the base image. Then runs the image by its
- * configuration in its own namespaces, runs the tour against it, and stops it.
+ * configuration in its own namespaces without DATABASE_URL, runs the tour against it, stops it, starts it again, kills it, and starts it again.
  */
 
 /** Milliseconds. */
 const deadline = 20 * 60_000
 
 /** Megabytes as shown by buildah. */
-const maxSize = 350
+const maxSize = 400
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
@@ -133,7 +133,14 @@ const inImage = (
   return ['unshare', ...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
 }
 
-const runImage = async (t: Teardown, files: string, config: ImageConfig): Promise<void> => {
+interface RunningImage {
+  readonly url: string
+  /** Sends a signal to the first process. Resolves to the exit code of the image; null after a kill. */
+  end(signal: NodeJS.Signals): Promise<number | null>
+}
+
+/** Starts the image, which is healthy then. Its data stays in `files`. */
+const startImage = async (t: Teardown, files: string, config: ImageConfig): Promise<RunningImage> => {
   const port = await freePort()
   const log = join(await temporaryFolder(t), 'log')
   const service = await startProgram(t, inImage(files, config, port, config.entrypoint), {
@@ -142,20 +149,30 @@ const runImage = async (t: Teardown, files: string, config: ImageConfig): Promis
   })
   const isHealthy = async () => (await runAttached(t, inImage(files, config, port, config.healthcheck))) === 0
   if (!(await isHealthy())) throw new Error('The health check fails')
+  return {
+    url: `http://127.0.0.1:${port}`,
+    async end(signal) {
+      // The first process in the namespace is the only child of unshare.
+      const [first] = await childrenOf(service.pid ?? 0)
+      if (first === undefined) throw new Error('The process of the image has exited')
+      const exited = once(service, 'exit')
+      process.kill(first, signal)
+      await exited
+      if (await isHealthy()) throw new Error('The health check passes without a service')
+      return service.exitCode
+    },
+  }
+}
 
-  const url = `http://127.0.0.1:${port}`
-  const code = await runAttached(t, [process.execPath, tour, url])
+/** The first start creates a database; the second uses it, and the third recovers it. */
+const runImage = async (t: Teardown, files: string, config: ImageConfig): Promise<void> => {
+  const first = await startImage(t, files, config)
+  const code = await runAttached(t, [process.execPath, tour, first.url])
   if (code !== 0) throw new Error(`The tour exited with ${code}`)
-
-  // The first process in the namespace is the only child of unshare.
-  const [first] = await childrenOf(service.pid ?? 0)
-  if (first === undefined) throw new Error('The process of the image has exited')
-  const exited = once(service, 'exit')
-  process.kill(first, 'SIGTERM')
-  await exited
-  if (service.exitCode !== 0)
-    throw new Error(`The image exited with ${service.exitCode ?? service.signalCode} instead of 0`)
-  if (await isHealthy()) throw new Error('The health check passes without a service')
+  const ended = await first.end('SIGTERM')
+  if (ended !== 0) throw new Error(`The image exited with ${ended} instead of 0`)
+  await (await startImage(t, files, config)).end('SIGKILL')
+  await (await startImage(t, files, config)).end('SIGTERM')
 }
 
 await runToEnd('image', deadline, async (t) => {
@@ -172,5 +189,7 @@ await runToEnd('image', deadline, async (t) => {
   const [container = ''] = await run('buildah', 'from', image)
   const [files = ''] = await run('buildah', 'mount', container)
   await runImage(t, files, await readConfig(run))
-  console.log(`image: ${size}; the health check and the tour passed, and it stopped with exit code 0`)
+  console.log(
+    `image: ${size}; the health check and the tour passed, it stopped with exit code 0, and started again after a kill`,
+  )
 })

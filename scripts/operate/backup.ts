@@ -3,17 +3,18 @@ import { mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { readConfig } from '../../src/config/config.ts'
-import { clusterFolder } from '../../src/db/engine/cluster-folder.ts'
-import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
+import { freeBytesOf } from '../../src/db/engine/disk-space.ts'
+import { postgresFolder } from '../../src/postgres/cluster.ts'
+import { minFreeBytes } from '../../src/postgres/settings.ts'
 import { syncFolder, unfinishedName, walk, writeArchive } from './archive.ts'
-import { hasEmbedded, lockData } from './configured-database.ts'
+import { expectDatabase, lockData } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
 import { connectToService } from './running-service.ts'
 import { copyRunning } from './snapshot.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
- * Writes the embedded database, the attachments and the generated secret of DATA_DIR to one file. `npm run restore` reads it:
+ * Writes the database, the attachments and the generated secret of DATA_DIR to one file. `npm run restore` reads it:
  *
  *     npm run backup -- /backups/taskwright.tar
  *
@@ -24,10 +25,19 @@ const deadline = 24 * 3_600_000
 
 const usage = `Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar
 
-Writes the embedded database, the attachments and the generated secret of DATA_DIR to a new file, also while the service runs.`
+Writes the database, the attachments and the generated secret of DATA_DIR to a new file, also while the service runs.`
 
 /** Files of a running process. */
-const excluded = new Set(['lock', 'postgres.sock', 'backup.sock', 'postgres.new', 'compiled', 'backing-up'])
+const excluded = new Set([
+  'lock',
+  'postgresql.lock',
+  'postgresql.new',
+  join('postgresql', 'postmaster.pid'),
+  join('postgresql', '.s.PGSQL.5432.lock'),
+  'libraries',
+  'compiled',
+  'backing-up',
+])
 const isExcluded = (path: string): boolean => excluded.has(path)
 
 helpIfAsked(usage)
@@ -38,10 +48,7 @@ await runToEnd('backup', deadline, async (t) => {
   const { dataDir, databaseUrl, storageUrl } = readConfig()
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
-  if (!(await hasEmbedded({ dataDir })))
-    throw new Error(
-      `DATA_DIR ${dataDir} does not contain a database. Set DATA_DIR as for the service, which creates its database when it starts`,
-    )
+  await expectDatabase({ dataDir })
   const file = resolve(name)
   if (existsSync(file)) throw new Error(`${file} already exists. Name another file, or remove it first`)
   if (!existsSync(dirname(file)))
@@ -84,7 +91,7 @@ async function prepareFolder(t: Teardown, dataDir: string, target: string): Prom
 
 /** @throws Error unless the disk has room for a copy of the database, for an archive in `target`, and for the service beside them */
 async function expectRoom(dataDir: string, target: string): Promise<void> {
-  let needed = 2 * minFreeBytes + (await sizeOf(clusterFolder(dataDir), () => false))
+  let needed = minFreeBytes + (await sizeOf(postgresFolder(dataDir), () => false))
   if ((await stat(target)).dev === (await stat(dataDir)).dev) needed += await sizeOf(dataDir, isExcluded)
   if ((await freeBytesOf(dataDir)) >= needed) return
   throw new Error(

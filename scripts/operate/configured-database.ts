@@ -1,55 +1,65 @@
 import type { Config } from '../../src/config/config.ts'
-import { clusterFolder, hasCluster } from '../../src/db/engine/cluster-folder.ts'
-import type { ConnectionOptions } from '../../src/db/engine/connection.ts'
-import { lockFolder, startEmbedded } from '../../src/db/engine/embedded.ts'
+import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
+import { lockFolder } from '../../src/db/engine/folder-lock.ts'
+import { findBinaries } from '../../src/postgres/binaries.ts'
+import { connectionOf, hasDatabase, librariesFolder } from '../../src/postgres/cluster.ts'
+import { startPostgres } from '../../src/postgres/own-postgres.ts'
 import type { Teardown } from '../run/run-to-end.ts'
-import { connectToService } from './running-service.ts'
 
-type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir'>
-
-/** Whether there is a database in DATA_DIR. @throws FolderUnusable */
-export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): Promise<boolean> =>
-  hasCluster(clusterFolder(dataDir))
+type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir' | 'postgresBin'>
 
 /**
- * The configured database, which must exist. An embedded database is stopped by a teardown.
+ * The configured database, which must exist: that of DATABASE_URL, or that in DATA_DIR, which the running service has started. Without a
+ * service it is started here, under the lock of DATA_DIR, and a teardown stops it.
  *
- * @throws FolderInUse if the service uses the embedded database
+ * @throws FolderInUse if a service or another command is starting or stopping it
  */
-export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ConnectionOptions> => {
+export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ServerConnection> => {
   if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
-  if (!(await hasEmbedded(config)))
-    throw new Error(
-      `DATA_DIR ${config.dataDir} does not contain a database. Set DATA_DIR or DATABASE_URL as for the service, which creates its database when it starts`,
-    )
-  return openEmbedded(t, config)
+  await expectDatabase(config)
+  return (await connectToRunning(config.dataDir)) ?? startStopped(t, config)
 }
 
-/**
- * The embedded database in DATA_DIR. A lock is awaited silently, since a killed service leaves one that expires; if the folder stays
- * locked, the error says so.
- */
-export const openEmbedded = async (
+/** @throws Error */
+export const expectDatabase = async ({ dataDir }: Pick<Config, 'dataDir'>): Promise<void> => {
+  if (await hasDatabase(dataDir)) return
+  throw new Error(
+    `DATA_DIR ${dataDir} does not contain a database. Set DATA_DIR or DATABASE_URL as for the service, which creates its database when it starts`,
+  )
+}
+
+/** The database in DATA_DIR, if it runs. */
+export const connectToRunning = async (dataDir: string): Promise<ServerConnection | null> => {
+  try {
+    const connection = await connectionOf(dataDir)
+    const client = createClient(connection)
+    await client`select`.finally(() => client.end({ timeout: 1 }))
+    return connection
+  } catch {
+    return null
+  }
+}
+
+/** Starts the database in DATA_DIR, for a command alone. A new folder gets a new database. */
+export const startStopped = async (
   t: Teardown,
-  { dataDir }: Pick<Config, 'dataDir'>,
-): Promise<ConnectionOptions> => {
-  const service = await connectToService(dataDir)
-  if (service !== null)
-    throw new Error(
-      `DATA_DIR ${dataDir} is in use by the running service (process ${service.pid}); stop the service first.`,
-    )
+  { dataDir, postgresBin }: Pick<Config, 'dataDir' | 'postgresBin'>,
+): Promise<ServerConnection> => {
+  await hasDatabase(dataDir)
+  await lockData(t, dataDir)
+  const binaries = await findBinaries({ postgresBin, librariesFolder: librariesFolder(dataDir) })
   const log = { info: () => undefined, warn: console.error }
-  const embedded = await startEmbedded({ dataDir, log, onFailure: exitWithError })
-  t.teardown(() => embedded.close())
-  return embedded.connection
+  const { connection, stop } = await startPostgres({ dataDir, binaries, workers: 0, log })
+  t.teardown(stop)
+  return connection
 }
 
 /** Locks DATA_DIR until a teardown, so that no service can use it. */
 export const lockData = async (t: Teardown, dataDir: string): Promise<void> =>
-  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+  t.teardown(await lockFolder(dataDir, { info: console.error }, exitWithError))
 
-/** Without teardowns: a failed database cannot be closed, and another process may use a folder whose lock was lost. */
-export const exitWithError = (error: Error): never => {
+/** Without teardowns: another process may use a folder whose lock was lost. */
+const exitWithError = (error: Error): never => {
   console.error(error.message)
   process.exit(2)
 }

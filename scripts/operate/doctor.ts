@@ -10,24 +10,27 @@ import { issueLinkToken } from '../../src/auth/file-links.ts'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { clusterFolder, isMissing } from '../../src/db/engine/cluster-folder.ts'
+import { isMissing } from '../../src/db/engine/cluster-folder.ts'
 import {
-  type ConnectionOptions,
+  type ServerConnection,
   statementTimeout as maxStatementTimeout,
 } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
-import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
-import { DiskFull, FolderInUse, isLocked } from '../../src/db/engine/embedded.ts'
+import { freeBytesOf } from '../../src/db/engine/disk-space.ts'
+import { FolderInUse, isLocked } from '../../src/db/engine/folder-lock.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import { verifySmtp } from '../../src/mail/smtp.ts'
 import { httpUrl } from '../../src/http/url.ts'
 import { AddressUnavailable, expectOwnAddress } from '../../src/process/own-host.ts'
+import { type Binaries, findBinaries, releaseOf } from '../../src/postgres/binaries.ts'
+import { hasDatabase, initialBytes, postgresFolder } from '../../src/postgres/cluster.ts'
+import { minFreeBytes } from '../../src/postgres/settings.ts'
 import { readGeneratedSecret } from '../../src/process/secrets.ts'
 import { type Ownership, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../../src/storage/open.ts'
-import { hasEmbedded, openConfigured, openEmbedded } from './configured-database.ts'
+import { connectToRunning, startStopped } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
@@ -112,11 +115,8 @@ const nearestFolder = async (path: string): Promise<string> =>
 
 const mebibytes = (bytes: number): number => Math.floor(bytes / 1_048_576)
 
-/** Bytes of a new database. */
-const initialBytes = 48 * 1_048_576
-
 const neededBytes = async (dataDir: string): Promise<number> =>
-  minFreeBytes + ((await hasEmbedded({ dataDir })) ? 0 : initialBytes)
+  minFreeBytes + ((await hasDatabase(dataDir)) ? 0 : initialBytes)
 
 const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
   let folder = dataDir
@@ -143,32 +143,38 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
     : `${dataDir} does not exist yet; the first start creates it in ${folder}`
 }
 
-let connecting: Promise<ConnectionOptions> | null = null
+let connecting: Promise<ServerConnection> | null = null
 
-/** Checks share the connection, because copying the embedded database takes time. */
-const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
-  (connecting ??= config.databaseUrl === null ? openCopy(t, config) : openConfigured(t, config))
+/** Checks share the connection, because copying a database takes time. */
+const connect = (config: Config, t: Teardown): Promise<ServerConnection> =>
+  (connecting ??= openUnchanged(config, t))
+
+/** The database of DATABASE_URL, the one that the running service has started, or a copy of one that does not run. */
+const openUnchanged = async (config: Config, t: Teardown): Promise<ServerConnection> =>
+  config.databaseUrl === null
+    ? ((await connectToRunning(config.dataDir)) ?? openCopy(t, config))
+    : { kind: 'server', url: config.databaseUrl }
 
 /**
- * Opens a copy of the embedded database, since PostgreSQL writes to a database that it opens.
+ * Starts PostgreSQL with a copy of the database, since it writes to a database that it opens.
  *
- * @throws FolderInUse if the service uses it
+ * @throws FolderInUse if a service is starting or stopping it
  */
-const openCopy = async (t: Teardown, { dataDir }: Config): Promise<ConnectionOptions> => {
+const openCopy = async (t: Teardown, { dataDir, postgresBin }: Config): Promise<ServerConnection> => {
   if (await isLocked(dataDir)) throw new FolderInUse(dataDir)
-  const folder = await realpath(clusterFolder(dataDir))
+  const folder = await realpath(postgresFolder(dataDir))
   const size = await expectUsableFiles(folder)
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-doctor-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
   const freeBytes = await freeBytesOf(scratch)
-  if (freeBytes < size + 2 * minFreeBytes)
+  if (freeBytes < size + minFreeBytes)
     throw new Fault(
       `It has ${mebibytes(size)} MiB, and ${tmpdir()}, where a copy is checked, only ${mebibytes(freeBytes)} MiB of free space. Set TMPDIR to a folder with more.`,
     )
-  await cp(folder, clusterFolder(scratch), { recursive: true, mode: constants.COPYFILE_FICLONE })
+  await cp(folder, postgresFolder(scratch), { recursive: true, mode: constants.COPYFILE_FICLONE })
   // The copy of a database that the service has opened meanwhile may be damaged.
   if (await isLocked(dataDir)) throw new FolderInUse(dataDir)
-  return openEmbedded(t, { dataDir: scratch })
+  return startStopped(t, { dataDir: scratch, postgresBin })
 }
 
 /** The size of all files in a folder, which must be readable and writable. */
@@ -196,9 +202,9 @@ const durationText = (milliseconds: number): string => {
 }
 
 const checkDatabase: Check = async (config, t) => {
-  const isEmbedded = config.databaseUrl === null
-  if (isEmbedded && !(await hasEmbedded(config)))
-    return 'none yet; the first start creates an embedded one in DATA_DIR'
+  const isOwn = config.databaseUrl === null
+  if (isOwn && !(await hasDatabase(config.dataDir)))
+    return 'none yet; the first start creates one in DATA_DIR'
   try {
     const connection = await connect(config, t)
     const { version, mayMigrate, deniedTables, takesWrites, clockAhead, ...sessions } =
@@ -223,7 +229,7 @@ const checkDatabase: Check = async (config, t) => {
         `Its clock is ${durationText(Math.abs(clockAhead))} ${clockAhead > 0 ? 'ahead of' : 'behind'} this machine's. Synchronize both with NTP.`,
       )
     const { statementTimeout, notifies } = sessions
-    if (!isEmbedded && (statementTimeout === 0 || statementTimeout > maxStatementTimeout))
+    if (statementTimeout === 0 || statementTimeout > maxStatementTimeout)
       throw new Fault(
         `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTimeout}ms'.`,
       )
@@ -236,15 +242,29 @@ const checkDatabase: Check = async (config, t) => {
       unknown > 0
         ? `; ${unknown} more are from a newer version of Taskwright: this version can use it only during a rolling upgrade`
         : ''
-    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${pendingNote}${unknownNote}${notificationNote}`
+    return `${name}${isOwn ? ' in DATA_DIR' : ''}, ${applied} migrations applied${pendingNote}${unknownNote}${notificationNote}`
   } catch (error) {
-    if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
-    if (error instanceof DiskFull || error instanceof DatabaseUnsuitable) throw new Fault(error.message)
-    if (error instanceof Fault || isEmbedded) throw error
+    if (error instanceof FolderInUse) return 'a service is starting or stopping it; check GET /health/ready'
+    if (error instanceof DatabaseUnsuitable) throw new Fault(error.message)
+    if (error instanceof Fault || isOwn) throw error
     throw new Fault(
       `${messageOf(error)}. Check DATABASE_URL, and that the server is running and accepts this user.`,
     )
   }
+}
+
+/** What the service would start. Its age is known if it is that of the npm package. */
+const checkPostgres: Check = async ({ databaseUrl, postgresBin }, t) => {
+  if (databaseUrl !== null) return null
+  const librariesFolder = await mkdtemp(join(tmpdir(), 'taskwright-libraries-'))
+  t.teardown(() => rm(librariesFolder, { recursive: true, force: true }))
+  const { folder, version }: Binaries = await findBinaries({ postgresBin, librariesFolder })
+  const release = releaseOf(version)
+  const age =
+    release === null
+      ? ''
+      : `, released on ${release.toISOString().slice(0, 10)}, ${durationText(Date.now() - release.getTime())} ago`
+  return `${version}${age}, in ${folder}`
 }
 
 const checkStorage: Check = (config, t) =>
@@ -369,6 +389,7 @@ const checks: Readonly<Record<string, Check>> = {
   'open files': checkOpenFiles,
   host: checkAddresses,
   folder: checkFolder,
+  postgres: checkPostgres,
   database: checkDatabase,
   storage: checkStorage,
   files: checkOwner,

@@ -4,24 +4,24 @@ import { copyDatabase } from '../../src/db/copy.ts'
 import { restartHistoryIfCopied } from '../../src/db/task-changes.ts'
 import { claimFiles, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import { openConfigured } from './configured-database.ts'
+import { expectDatabase, startStopped } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 
 /**
- * Copies the embedded database of DATA_DIR to an empty database on a PostgreSQL server:
+ * Copies the database in DATA_DIR to an empty database on a PostgreSQL server:
  *
  *     npm run migrate:to -- postgres://user:password@host:5432/taskwright
  *
  * The service must be stopped. Start it afterwards with this DATABASE_URL and the same DATA_DIR, which keeps the attachments and the
- * secret. The files then belong to the new database. The embedded database does not change.
+ * secret. The files then belong to the new database. The old database does not change.
  */
 
 const deadline = 24 * 3_600_000
 
 const usage = `Usage: npm run migrate:to -- postgres://user:password@host:5432/taskwright
 
-Copies the embedded database of DATA_DIR to an empty database on a PostgreSQL server. Stop the service first.`
+Copies the database in DATA_DIR to an empty database on a PostgreSQL server. Stop the service first.`
 
 helpIfAsked(usage)
 
@@ -31,7 +31,8 @@ await runToEnd('migrate:to', deadline, async (t) => {
   const config = readConfig()
   const { databaseUrl } = readConfig({ DATABASE_URL: url })
   if (databaseUrl === null) throw new Error('The URL of the new database is missing')
-  const from = await openConfigured(t, { databaseUrl: null, dataDir: config.dataDir })
+  await expectDatabase(config)
+  const from = await startStopped(t, config)
   const to = { kind: 'server', url: databaseUrl } as const
   const storage = await openStorage(config)
   t.teardown(() => storage.close())

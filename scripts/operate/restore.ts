@@ -1,15 +1,14 @@
 import { statSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { readConfig } from '../../src/config/config.ts'
+import { type Config, readConfig } from '../../src/config/config.ts'
 import { makeDataDir } from '../../src/process/data-dir.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { restartHistory } from '../../src/db/task-changes.ts'
 import { readArchive, syncFolder } from './archive.ts'
-import { exitWithError, lockData } from './configured-database.ts'
+import { lockData, startStopped } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 
@@ -27,6 +26,9 @@ const usage = `Usage: npm run restore -- <file of npm run backup>
 
 Restores a backup to DATA_DIR, which must be empty or missing.`
 
+/** Files of the PostgreSQL that was started to prepare the database. */
+const leftOut = new Set(['lock', 'postgresql.lock', 'libraries'])
+
 helpIfAsked(usage)
 
 await runToEnd('restore', deadline, async (t) => {
@@ -34,9 +36,11 @@ await runToEnd('restore', deadline, async (t) => {
   if (file === undefined || more.length > 0) throw new Error(usage)
   if (statSync(file, { throwIfNoEntry: false })?.isFile() !== true)
     throw new Error(`There is no file ${resolve(file)}. ${usage}`)
-  const { dataDir, databaseUrl } = readConfig()
+  const { dataDir, databaseUrl, postgresBin } = readConfig()
   if (databaseUrl !== null)
-    throw new Error('DATABASE_URL is set: a backup can only be restored to the embedded database')
+    throw new Error(
+      'DATABASE_URL is set: a backup can only be restored to DATA_DIR, for the database that the service starts itself',
+    )
   await makeDataDir(dataDir)
   await lockData(t, dataDir)
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
@@ -53,29 +57,26 @@ await runToEnd('restore', deadline, async (t) => {
   t.teardown(() => rm(unfinished, { recursive: true, force: true }))
 
   const files = await readArchive(file, unfinished, scratch)
-  await restartHistoryIn(unfinished)
-  const version = await readFile(join(unfinished, 'postgres', 'PG_VERSION'), 'utf8')
+  if ((await readdir(unfinished)).includes('postgres'))
+    throw new Error(
+      `${resolve(file)} was written by Taskwright 0.1 or 0.2. "npm run carry-over" writes its data to a database of this version`,
+    )
+  await restartHistoryIn({ dataDir: unfinished, postgresBin })
   // The database is moved last, so an interrupted restore never leaves a database without its files.
-  const names = (await readdir(unfinished)).toSorted(
-    (a, b) => Number(a === 'postgres') - Number(b === 'postgres'),
-  )
-  for (const name of names) await rename(join(unfinished, name), join(dataDir, name))
+  const names = (await readdir(unfinished)).filter((name) => !leftOut.has(name))
+  const last = (name: string): number => Number(name === 'postgresql')
+  for (const name of names.toSorted((a, b) => last(a) - last(b)))
+    await rename(join(unfinished, name), join(dataDir, name))
   await syncFolder(dataDir)
-  console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; you can now start the service`)
+  console.log(`${dataDir}: ${files} files; you can now start the service`)
 })
 
 /** Clients may have synchronized changes made after the backup, so they must synchronize from the beginning. */
-async function restartHistoryIn(dataDir: string): Promise<void> {
-  const embedded = await startEmbedded({
-    dataDir,
-    log: { info: console.error, warn: console.error },
-    onFailure: exitWithError,
-  })
-  try {
-    await migrate(embedded.connection)
-    const db = openDatabase(embedded.connection)
-    await db.run(restartHistory, []).finally(() => db.close())
-  } finally {
-    await embedded.close()
-  }
+async function restartHistoryIn(config: Pick<Config, 'dataDir' | 'postgresBin'>): Promise<void> {
+  await using stack = new AsyncDisposableStack()
+  const t = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
+  const connection = await startStopped(t, config)
+  await migrate(connection)
+  const db = openDatabase(connection)
+  await db.run(restartHistory, []).finally(() => db.close())
 }

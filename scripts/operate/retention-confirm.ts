@@ -9,7 +9,7 @@ import { runToEnd } from '../run/run-to-end.ts'
  *
  *     npm run admin -- retention confirm
  *
- * The next cleanup then deletes what is older than its retention. With the embedded database, stop the service first.
+ * The next cleanup then deletes what is older than its retention.
  */
 
 const deadline = 120_000

@@ -10,7 +10,7 @@ export interface ServiceConnection extends RunningService {
   close(): void
 }
 
-/** Connects to the service that uses the embedded database in DATA_DIR; null if none does. */
+/** Connects to the service that uses the database in DATA_DIR; null if none does. */
 export const connectToService = async (dataDir: string): Promise<ServiceConnection | null> => {
   const socket = connect(backupSocketPath(dataDir))
   try {

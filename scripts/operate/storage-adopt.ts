@@ -13,7 +13,7 @@ import { runToEnd } from '../run/run-to-end.ts'
  *
  * Run it after the database was restored or moved. A background job then deletes every file that this database does not refer to,
  * so run `npm run admin -- storage check` first. Clients must synchronize from the beginning, because they may have seen changes made after
- * the backup. With the embedded database, stop the service first.
+ * the backup.
  */
 
 const deadline = 120_000

@@ -105,7 +105,7 @@ const check = async (t: Teardown): Promise<number> => {
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
-  console.log(`rows:  ${databaseUrl === null ? `the embedded database in ${dataDir}` : 'DATABASE_URL'}`)
+  console.log(`rows:  ${databaseUrl === null ? `the database in ${dataDir}` : 'DATABASE_URL'}`)
   console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} (STORAGE_URL)`}`)
   const reason = ownershipConflict(await ownershipOf(db, storage))
   if (reason !== null)

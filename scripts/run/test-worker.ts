@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
 /**
@@ -16,9 +15,6 @@ export interface Ready {
   /** Processor time of the last file in seconds, without processes that it started. */
   readonly processorTime: number
 }
-
-// The library of browser types has it, but no other file needs that library.
-declare const WebAssembly: { readonly Module: new (bytes: Uint8Array) => object }
 
 const folder = new URL('../../test/', import.meta.url).href
 const timeout = Number(process.env.TAP_TIMEOUT) * 1000
@@ -37,11 +33,6 @@ registerHooks({
     return { url: `data:text/javascript,${encodeURIComponent(source)}`, shortCircuit: true }
   },
 })
-
-// V8 shares the compiled functions of a WebAssembly module between threads while the module is referenced, so embedded databases
-// reuse the functions that earlier ones compiled. This saves a fifth of the processor time of a small file.
-const wasm = new URL('pglite.wasm', import.meta.resolve('@electric-sql/pglite'))
-const heldModule = new WebAssembly.Module(readFileSync(wasm))
 
 // After the hooks, which apply to it.
 const { default: t } = await import('tap')
@@ -65,7 +56,7 @@ async function runNext(passed: boolean | null): Promise<void> {
     }
     process.on('warning', failOnLeak)
     t.teardown(() => void process.off('warning', failOnLeak))
-    Object.assign(globalThis, { [Symbol.for(currentFile)]: t, heldModule })
+    Object.assign(globalThis, { [Symbol.for(currentFile)]: t })
     await import(new URL(`../../${file}`, import.meta.url).href)
   })
   await runNext(results?.ok === true)

@@ -9,6 +9,7 @@ import { excerpt } from '../client/excerpt.ts'
 import { reportCoverage } from './contract-coverage.ts'
 import { compileCache, nodeArguments } from './node-settings.ts'
 import { temporaryRoot } from './temporary-root.ts'
+import { createTemplate, startTestServer } from './test-server.ts'
 import type { Ready } from './test-worker.ts'
 
 /**
@@ -35,7 +36,7 @@ const exitTimeout = 10
 const temporary = mkdtempSync(join(temporaryRoot(), 'taskwright-tests-'))
 process.once('exit', () => rmSync(temporary, { recursive: true, force: true }))
 
-const environment = {
+const environment: NodeJS.ProcessEnv = {
   ...process.env,
   TAP_TIMEOUT: String(fileTimeout),
   TMPDIR: temporary,
@@ -44,7 +45,7 @@ const environment = {
 
 /**
  * Files that start, stop and kill services, upgrade each release, fill large tables, keep the machine busy, or mostly wait. They take half
- * of the time of all files. On the embedded database, `npm test -- --slow` runs them; on a server, they run with the rest.
+ * of the time of all files. `npm test -- --slow` runs them; on a server of DATABASE_URL, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
@@ -101,7 +102,7 @@ t.register()
 t.resume()
 t.jobs = parallel
 t.setTimeout(0)
-await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
+await runOnServer()
 t.lists.fail.forEach(reportFailure)
 const { pass, fail, skip } = t.counts
 console.log(
@@ -126,6 +127,16 @@ function allFiles(): string[] {
     }))
     .toSorted((a, b) => b.waits - a.waits || b.size - a.size)
     .map(({ file }) => file)
+}
+
+/** Runs all files with databases on the server of DATABASE_URL, or on one that is started for this run. */
+async function runOnServer(): Promise<void> {
+  await using stack = new AsyncDisposableStack()
+  const teardown = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
+  const url = process.env.DATABASE_URL || (await startTestServer(teardown, temporary))
+  environment['DATABASE_URL'] = url
+  environment['TEMPLATE_DATABASE'] = await createTemplate(teardown, url)
+  await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
 }
 
 /** Runs files in a worker. If it dies, a new worker runs the rest. */

@@ -125,12 +125,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       `${settings.smtpUrl.name} requires ${name}, the base URL of the links in emails (example: ${example})`,
     )
   }
-  if (workers !== 'auto' && workers > 1 && !isSet(settings.databaseUrl)) {
-    const { name, example } = settings.databaseUrl
-    faults.push(
-      `${settings.workers.name} above 1 requires ${name}: the embedded database supports only one process (example: ${example})`,
-    )
-  }
   if (isSet(settings.oidc) && !isSet(settings.publicUrl)) {
     const { name, example } = settings.publicUrl
     faults.push(
@@ -163,7 +157,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
             reauthDays: oidcReauthDays,
           },
     traces: areTracesOn({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
-    workers: workers === 'auto' ? autoWorkers(config) : workers,
+    workers: workers === 'auto' ? availableParallelism() : workers,
   }
 }
 
@@ -250,10 +244,6 @@ export function readLogFormat(
   if ('value' in chosen && chosen.value !== null) return chosen.value
   return isTerminal && env[isProduction.name] !== 'production' ? 'pretty' : 'json'
 }
-
-/** One worker per processor; the embedded database serves only one process. */
-const autoWorkers = ({ databaseUrl }: Pick<Config, 'databaseUrl'>): number =>
-  databaseUrl === null ? 1 : availableParallelism()
 
 function mailConfig({
   smtpUrl,

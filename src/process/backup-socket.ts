@@ -3,7 +3,8 @@ import { createServer, type Socket } from 'node:net'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { canBeSocket, type EmbeddedDatabase } from '../db/engine/embedded.ts'
+import { canBeSocket } from '../postgres/cluster.ts'
+import type { OwnPostgres } from '../postgres/own-postgres.ts'
 
 /** The greeting of the service. */
 export interface RunningService {
@@ -21,7 +22,7 @@ export const backupSocketPath = (dataDir: string): string => join(dataDir, 'back
  */
 export const listenForBackups = async (
   dataDir: string,
-  embedded: Pick<EmbeddedDatabase, 'pause'>,
+  pause: NonNullable<OwnPostgres['pause']>,
 ): Promise<() => Promise<void>> => {
   const path = backupSocketPath(dataDir)
   // Backups then need a stop.
@@ -35,7 +36,7 @@ export const listenForBackups = async (
     socket.on('close', () => connections.delete(socket))
     const greeting: RunningService = { pid: process.pid, isBusy: connections.size > 1 }
     socket.write(`${JSON.stringify(greeting)}\n`)
-    attend(socket, embedded).catch(() => socket.destroy())
+    attend(socket, pause).catch(() => socket.destroy())
   })
   server.listen(path)
   await once(server, 'listening')
@@ -47,12 +48,12 @@ export const listenForBackups = async (
   }
 }
 
-const attend = async (socket: Socket, embedded: Pick<EmbeddedDatabase, 'pause'>): Promise<void> => {
+const attend = async (socket: Socket, pause: NonNullable<OwnPostgres['pause']>): Promise<void> => {
   let resume: (() => boolean) | null = null
   try {
     for await (const line of createInterface({ input: socket })) {
       if (line === 'pause' && resume === null) {
-        resume = await embedded.pause()
+        resume = await pause()
         socket.write('paused\n')
       } else if (line === 'resume' && resume !== null) {
         socket.write(resume() ? 'resumed\n' : 'late\n')

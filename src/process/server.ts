@@ -2,8 +2,10 @@ import cluster from 'node:cluster'
 import { inspect } from 'node:util'
 import { ConfigError, readConfig, readLogFormat, unknownSettings } from '../config/config.ts'
 import { FolderUnusable } from '../db/engine/cluster-folder.ts'
-import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
+import { DiskFull } from '../db/engine/disk-space.ts'
+import { FolderInUse } from '../db/engine/folder-lock.ts'
 import { DatabaseUnsuitable } from '../db/engine/errors.ts'
+import { PostgresFailed, PostgresUnusable } from '../postgres/binaries.ts'
 import { createProcessLog } from './log.ts'
 import { AddressUnavailable } from './own-host.ts'
 import { isWorker, WorkerFailed } from './supervisor.ts'
@@ -51,6 +53,7 @@ process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 const isMisconfigured = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderUnusable ||
+  error instanceof PostgresUnusable ||
   error instanceof DatabaseUnsuitable ||
   (error instanceof WorkerFailed && error.exitCode === configurationStatus)
 
@@ -59,6 +62,7 @@ const isOperational = (error: unknown): boolean =>
   error instanceof FolderInUse ||
   error instanceof AddressUnavailable ||
   error instanceof DiskFull ||
+  error instanceof PostgresFailed ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
 

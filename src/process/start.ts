@@ -7,10 +7,9 @@ import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
-import { clusterFolder, hasCluster } from '../db/engine/cluster-folder.ts'
-import type { ConnectionOptions } from '../db/engine/connection.ts'
-import { startEmbedded } from '../db/engine/embedded.ts'
-import { startEmbeddedMaintenance } from '../db/engine/maintenance.ts'
+import type { ServerConnection } from '../db/engine/connection.ts'
+import { refuseWritesBelow } from '../db/engine/disk-guard.ts'
+import { lockFolder } from '../db/engine/folder-lock.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
 import { version } from '../domain/version.ts'
 import { listenAddress } from '../http/listen.ts'
@@ -18,6 +17,10 @@ import { shareCountsWithWorkers } from '../http/request-counts.ts'
 import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog, withoutMessage } from '../observe/log.ts'
+import { findBinaries } from '../postgres/binaries.ts'
+import { connectionOf, hasDatabase, librariesFolder, postgresFolder } from '../postgres/cluster.ts'
+import { startPostgres } from '../postgres/own-postgres.ts'
+import { minFreeBytes } from '../postgres/settings.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
@@ -56,9 +59,10 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 const startWorkers = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { info, warn, onShutdown } = process
   await prepare(config, process)
+  const connection = await startDatabase(config, process)
   if (config.metricsPort !== null) {
     const { metricsOfWorkers } = await import('../observe/metrics.ts')
-    const database = openDatabase(await openConnection(config, process))
+    const database = openDatabase(connection)
     onShutdown(() => database.close())
     await serveMetricsOf({ source: metricsOfWorkers(), database }, config, process)
   }
@@ -70,9 +74,9 @@ const startWorkers = async (config: Config, process: ServiceProcess): Promise<vo
 }
 
 const startService = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { info, warn, onShutdown, stopping, worker } = process
+  const { info, warn, stopping, worker } = process
   if (worker === null) await prepare(config, process)
-  const connection = await openConnection(config, process)
+  const connection = await (worker === null ? startDatabase(config, process) : connectionOfWorker(config))
   const { firstAdmin } = config
   const migrated = migrateWhenPossible(connection, {
     prepare: async () => {
@@ -84,13 +88,12 @@ const startService = async (config: Config, process: ServiceProcess): Promise<vo
   const served = await serve(config, process, { connection, migrated })
   if (served === null) return
   await migrated
-  if (connection.kind === 'embedded') onShutdown(startEmbeddedMaintenance(served.database))
   if (worker === null) logReady(config, process, served.url)
   else reportReady(served.url)
 }
 
 interface DatabaseStart {
-  readonly connection: ConnectionOptions
+  readonly connection: ServerConnection
   /** Resolves when the schema is up to date. */
   readonly migrated: Promise<void>
 }
@@ -122,7 +125,7 @@ const serve = async (
   // The callers await it; until then a rejection must not end the process.
   migrated.catch(() => undefined)
   const { database, storage, passwords, openMailer, observers } = await observe(config, process, {
-    database: openDatabase(connection),
+    database: openServiceDatabase(config, connection),
     storage: await openStorage(config),
     passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
     openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
@@ -134,7 +137,7 @@ const serve = async (
     config,
     db: refusing,
     backgroundDb: waiting,
-    databaseFolder: connection.kind === 'embedded' ? clusterFolder(config.dataDir) : null,
+    databaseFolder: config.databaseUrl === null ? postgresFolder(config.dataDir) : null,
     secrets: await loadSecrets(config),
     storage,
     passwords,
@@ -146,8 +149,8 @@ const serve = async (
     worker,
   })
   onShutdown(() => app.close())
-  // Migrating the embedded database takes a moment: waiting for it avoids refusing requests.
-  if (connection.kind === 'embedded') await migrated
+  // Creating the tables of a new database takes a moment: waiting for it avoids refusing requests.
+  if (config.databaseUrl === null) await migrated
   if (stopping.aborted) return null
   const { host, port } = config
   const listenTextResolver = (address: string) => `${listening} at ${address}`
@@ -252,25 +255,35 @@ const serveMetricsOf = async (
   info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }
 
-/** Connects to the server of DATABASE_URL, or starts the embedded database. */
-const openConnection = async (
-  { databaseUrl, dataDir }: Config,
+/** The server of DATABASE_URL, or PostgreSQL in DATA_DIR, which is started. */
+const startDatabase = async (
+  config: Config,
   { info, warn, onShutdown, fail }: ServiceProcess,
-): Promise<ConnectionOptions> => {
+): Promise<ServerConnection> => {
+  const { databaseUrl, dataDir, postgresBin, workers } = config
   if (databaseUrl !== null) {
     info('using the database server at DATABASE_URL')
     return { kind: 'server', url: databaseUrl }
   }
-  info(
-    (await hasCluster(clusterFolder(dataDir)))
-      ? `starting the embedded database in ${dataDir}`
-      : `creating an embedded database in ${dataDir}; the first start takes a few seconds`,
-  )
-  const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
-  onShutdown(() => embedded.close())
-  onShutdown(await listenForBackups(dataDir, embedded))
-  return embedded.connection
+  // Before anything is created.
+  await hasDatabase(dataDir)
+  onShutdown(await lockFolder(dataDir, { info }, fail))
+  const binaries = await findBinaries({ postgresBin, librariesFolder: librariesFolder(dataDir) })
+  info(`starting PostgreSQL ${binaries.version} in ${dataDir}`)
+  const postgres = await startPostgres({ dataDir, binaries, workers, log: { info, warn } })
+  onShutdown(() => postgres.stop())
+  if (postgres.pause !== null) onShutdown(await listenForBackups(dataDir, postgres.pause))
+  return postgres.connection
 }
+
+/** The database that the supervisor has started. */
+const connectionOfWorker = async ({ databaseUrl, dataDir }: Config): Promise<ServerConnection> =>
+  databaseUrl === null ? connectionOf(dataDir) : { kind: 'server', url: databaseUrl }
+
+const openServiceDatabase = ({ databaseUrl, dataDir }: Config, connection: ServerConnection): Database =>
+  databaseUrl === null
+    ? refuseWritesBelow(minFreeBytes, postgresFolder(dataDir), openDatabase(connection))
+    : openDatabase(connection)
 
 const createMailer = async (mail: MailConfig, serviceUrl: () => string): Promise<OpenMailer> => {
   if (mail.kind === 'none') return noMailer

@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster'
+import { minLifetime, restartDelay } from '../concurrency/restart-delay.ts'
 import type { Config } from '../config/config.ts'
 
 /** Whether this process is one of our workers; a process manager may use node:cluster too. */
@@ -30,13 +31,6 @@ export class WorkerFailed extends Error {
     this.exitCode = exitCode
   }
 }
-
-/** Milliseconds. A worker that exits earlier counts as a crash loop. */
-const minLifetime = 10_000
-
-/** Milliseconds before the next worker is started, after this many consecutive early exits. */
-const restartDelay = (earlyExits: number): number =>
-  earlyExits === 0 ? 0 : Math.min(125 * 2 ** earlyExits, 30_000)
 
 interface ReadyMessage {
   readonly type: 'taskwright:ready'

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import t from 'tap'
 import { ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
@@ -20,6 +21,7 @@ t.test('an empty environment has the defaults', async (t) => {
     host: 'localhost',
     port: 3000,
     databaseUrl: null,
+    postgresBin: null,
     dataDir: resolve('data'),
     jwtSecrets: null,
     registration: 'open',
@@ -175,7 +177,7 @@ const good: readonly (readonly [
   ['SHUTDOWN_SECONDS', '5', 'shutdownSeconds', 5],
   ['SHUTDOWN_SECONDS', '3600', 'shutdownSeconds', 3_600],
   ['WORKERS', '1', 'workers', 1],
-  ['WORKERS', 'auto', 'workers', 1],
+  ['WORKERS', 'auto', 'workers', availableParallelism()],
   ['REDIS_URL', 'redis://localhost', 'redisUrl', 'redis://localhost'],
   ['REDIS_URL', 'rediss://u:p%2Fw@[::1]:6380/2', 'redisUrl', 'rediss://u:p%2Fw@[::1]:6380/2'],
 ]
@@ -328,7 +330,6 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', /must be an http/, ['/v1/traces']],
   ['SHUTDOWN_SECONDS', /whole number of seconds from 5 to 3600/, ['0', '4', '3601', '30s']],
   ['WORKERS', /auto or a whole number from 1 to 128/, ['0', '129', '1.5', 'all']],
-  ['WORKERS', /requires DATABASE_URL/, ['2']],
   ['ATTACHMENT_MAX_BYTES', /positive whole number/, ['0', '-1', '50MB', '1.5', '9007199254740993']],
   ['ATTACHMENT_QUOTA_BYTES', /whole number of bytes, or 0/, ['-1', '10GB']],
   ['INTERCHANGE_QUOTA_BYTES', /whole number of bytes, or 0/, ['-1', '20GB']],

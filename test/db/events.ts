@@ -16,7 +16,6 @@ const historyOf = async (task_id: string) =>
 
 t.test(
   'events of a row are in the order of its changes, even if the later transaction started first',
-  { skip: options.kind === 'embedded' && 'one connection' },
   async (t) => {
     const { id } = await createTask(owner, { title: '0' })
     const [early, late] = [createClient(options, {}), createClient(options, {})]

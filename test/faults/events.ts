@@ -143,7 +143,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
   })
 }
 
-t.test('on the embedded database', async (t) => {
+t.test('with PostgreSQL of the service', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await changeTasks(t, { DATA_DIR })

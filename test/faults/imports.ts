@@ -127,7 +127,7 @@ const importTable = async (
 // Beside each other, because all mostly wait for leases to end.
 t.jobs = 3
 
-t.test('on the embedded database', { buffered: true }, async (t) => {
+t.test('with PostgreSQL of the service', { buffered: true }, async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await importTable(t, { DATA_DIR }, { isShared: false })

@@ -1,15 +1,22 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { startPostgres } from '../../scripts/run/postgres.ts'
+import { readPidFile } from '../../src/postgres/cluster.ts'
 import { copyTemplate } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** Kills the service while it writes. No acknowledged write is lost. */
+/** Kills the service, its PostgreSQL, or both, while they write. No acknowledged write is lost. */
 
 const rounds = Number(process.env.FAULT_ROUNDS ?? 25)
 
-const killRepeatedly = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
+/** `own` is the DATA_DIR of a service that has started PostgreSQL itself. */
+const killRepeatedly = async (
+  t: Test,
+  environment: Readonly<Record<string, string>>,
+  own?: string,
+): Promise<void> => {
   const acknowledged: string[] = []
   let token = ''
 
@@ -27,7 +34,12 @@ const killRepeatedly = async (t: Test, environment: Readonly<Record<string, stri
       if (token === '') ({ token } = await client.register('ada'))
       // The writers stop when their connections are lost.
       const writers = Array.from({ length: 8 }, () => write(client).catch(() => undefined))
-      await pause(200 + Math.random() * 800)
+      const before = acknowledged.length
+      await eventually('a write is acknowledged', async () => acknowledged.length > before, 120_000)
+      await pause(Math.random() * 500)
+      // First PostgreSQL alone, for a while, then both at once, then the service alone.
+      if (own !== undefined && round % 3 > 0) process.kill((await readPidFile(own))?.pid ?? 0, 'SIGKILL')
+      if (round % 3 === 1) await pause(Math.random() * 800)
       t.equal(await service.end('SIGKILL'), null)
       await Promise.all(writers)
     })
@@ -50,10 +62,10 @@ const killRepeatedly = async (t: Test, environment: Readonly<Record<string, stri
 // Beside each other, because both mostly wait.
 t.jobs = 2
 
-t.test('on the embedded database', { buffered: true }, async (t) => {
+t.test('with PostgreSQL of the service', { buffered: true }, async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
-  await killRepeatedly(t, { DATA_DIR })
+  await killRepeatedly(t, { DATA_DIR }, DATA_DIR)
 })
 
 t.test('on a server', { buffered: true }, async (t) =>

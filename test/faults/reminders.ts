@@ -85,7 +85,7 @@ const remind = async (t: Test, environment: ServiceEnvironment): Promise<void> =
   t.equal(await service.end('SIGTERM'), 0)
 }
 
-t.test('on the embedded database', async (t) => {
+t.test('with PostgreSQL of the service', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await remind(t, { DATA_DIR })

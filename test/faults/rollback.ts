@@ -61,4 +61,4 @@ t.test('on a PostgreSQL server, with two instances', async (t) =>
   ),
 )
 
-t.test('on the embedded database', async (t) => rollBack(t, { DATA_DIR: await temporaryFolder(t) }, 1))
+t.test('with PostgreSQL of the service', async (t) => rollBack(t, { DATA_DIR: await temporaryFolder(t) }, 1))

@@ -249,7 +249,7 @@ const sendThroughKills = async (t: Test, environment: ServiceEnvironment): Promi
   t.equal(await service.end('SIGTERM'), 0)
 }
 
-t.test('on the embedded database', async (t) => {
+t.test('with PostgreSQL of the service', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await sendThroughKills(t, { DATA_DIR })

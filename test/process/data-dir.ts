@@ -22,27 +22,31 @@ t.test('a database folder that cannot be read is not taken for a missing one', a
   await copyTemplate(DATA_DIR)
   await writeFile(join(DATA_DIR, 'jwt-secret'), 'x'.repeat(64), { mode: 0o600 })
   await mkdir(join(DATA_DIR, 'compiled'))
-  const folder = join(DATA_DIR, 'postgres')
+  const folder = join(DATA_DIR, 'postgresql')
   for (const path of [folder, join(folder, 'global')]) await chmod(path, 0o700)
-  const before = await folderState(DATA_DIR)
+  const before = await folderState(folder)
 
   await t.test('no rights on it', async (t) => {
-    for (const mode of [0o000, 0o500, 0o600]) {
+    for (const mode of [0o000, 0o600]) {
       await chmod(folder, mode)
-      await expectRefused(t, DATA_DIR, /postgres cannot be used: EACCES/)
+      await expectRefused(t, DATA_DIR, /postgresql cannot be used: EACCES/)
     }
     await chmod(folder, 0o700)
   })
 
   await t.test('no rights on its files', async (t) => {
     await chmod(join(folder, 'global'), 0o000)
-    await expectRefused(t, DATA_DIR, /postgres cannot be used: EACCES/)
+    await expectRefused(
+      t,
+      DATA_DIR,
+      /PostgreSQL does not (start: .*Permission denied|run as root)|database: EACCES/,
+    )
     await chmod(join(folder, 'global'), 0o700)
   })
 
   await t.test('no rights on DATA_DIR', async (t) => {
     await chmod(DATA_DIR, 0o000)
-    await expectRefused(t, DATA_DIR, /DATA_DIR.*EACCES|postgres cannot be used: EACCES/)
+    await expectRefused(t, DATA_DIR, /DATA_DIR.*EACCES|postgresql cannot be used: EACCES/)
     await chmod(DATA_DIR, 0o500)
     await expectRefused(t, DATA_DIR, /EACCES/)
     await chmod(DATA_DIR, 0o700)
@@ -52,20 +56,20 @@ t.test('a database folder that cannot be read is not taken for a missing one', a
     const elsewhere = join(DATA_DIR, 'elsewhere')
     await rename(folder, elsewhere)
     await symlink(join(DATA_DIR, 'unmounted'), folder)
-    await expectRefused(t, DATA_DIR, /postgres cannot be used: ENOENT/)
+    await expectRefused(t, DATA_DIR, /postgresql cannot be used: ENOENT/)
     await rm(folder)
     await symlink(folder, folder)
-    await expectRefused(t, DATA_DIR, /postgres cannot be used: ELOOP/)
+    await expectRefused(t, DATA_DIR, /postgresql cannot be used: ELOOP/)
     await rm(folder)
     await writeFile(folder, '')
-    await expectRefused(t, DATA_DIR, /postgres cannot be used: ENOTDIR/)
+    await expectRefused(t, DATA_DIR, /postgresql cannot be used: ENOTDIR/)
     await rm(folder)
     await mkdir(folder)
     await writeFile(join(folder, 'base.tar'), '')
-    await expectRefused(t, DATA_DIR, /postgres cannot be used: it contains files, but no database/)
+    await expectRefused(t, DATA_DIR, /postgresql contains files, but no database of this service/)
     await rm(folder, { recursive: true })
     await rename(elsewhere, folder)
   })
 
-  t.strictSame(await folderState(DATA_DIR), before, 'nothing is changed')
+  t.strictSame(await folderState(folder), before, 'nothing is changed')
 })

@@ -15,12 +15,6 @@ import { createClient } from '../fixture/service.ts'
 const serverUrl = process.env.DATABASE_URL
 const skip = serverUrl === undefined && 'the embedded database serves one process'
 
-t.test('more than one worker needs a database server', async (t) => {
-  const { code, output } = await runProcess({ WORKERS: '2' })
-  t.equal(code, 78)
-  t.match(output, /WORKERS above 1 requires DATABASE_URL: the embedded database supports only one process/)
-})
-
 interface Options {
   readonly method?: string
   readonly token?: string

@@ -24,7 +24,6 @@ const patience = 120_000
 const longestRequest = 10_000
 
 const { options } = await createTestDatabase(t)
-const skip = options.kind === 'embedded' && 'the embedded database has one session'
 
 /** Two instances of the service. Each has its own connections. */
 const startTwo = async (t: Test) => {
@@ -40,7 +39,7 @@ const startTwo = async (t: Test) => {
   return { services, databases, close }
 }
 
-t.test(`every kind of write at once for ${seconds} s, seed ${seed}`, { skip }, async (t) => {
+t.test(`every kind of write at once for ${seconds} s, seed ${seed}`, async (t) => {
   const { services, databases, close } = await startTwo(t)
   const world = await mixedWrites(services[0], seed)
   const start = performance.now()

@@ -15,6 +15,8 @@ export type EmbeddedConnection = (
 export interface ServerConnection {
   readonly kind: 'server'
   readonly url: string
+  /** A Unix socket, which is used instead of the host and the port of the URL. */
+  readonly path?: string
 }
 
 export type ConnectionOptions = EmbeddedConnection | ServerConnection
@@ -44,7 +46,7 @@ const common = {
 
 /** Options for postgres.js, with times in seconds. A server's URL is a separate argument of the driver. */
 function postgresOptions(connection: ConnectionOptions): DriverOptions {
-  return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
+  return connection.kind === 'server' ? serverOptions(connection) : embeddedOptions(connection)
 }
 
 /** A postgres.js client with one connection, opened at its first query. `overrides` take precedence. */
@@ -53,9 +55,10 @@ export function createClient(connection: ConnectionOptions, overrides: DriverOpt
   return connection.kind === 'server' ? postgres(connection.url, options) : postgres(options)
 }
 
-function serverOptions(): DriverOptions {
+function serverOptions({ path }: ServerConnection): DriverOptions {
   return {
     ...common,
+    ...(path !== undefined && { path }),
     socket: rateLimitedSockets(),
     connect_timeout: connectSeconds,
     idle_timeout: 300,

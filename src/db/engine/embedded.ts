@@ -1,15 +1,15 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import lockfile from 'proper-lockfile'
-import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
+import { clusterFolder, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
-import { freeBytesOf, minFreeBytes } from './disk-space.ts'
+import { DiskFull, freeBytesOf, minFreeBytes } from './disk-space.ts'
+import { lockFolder } from './folder-lock.ts'
 import { hasCode } from './system-errors.ts'
 import type { WorkerInput, WorkerMessage, WorkerReady, WorkerRequest } from './embedded-worker.ts'
 
@@ -34,32 +34,7 @@ export interface EmbeddedDatabase {
   close(): Promise<void>
 }
 
-/** Another process uses the data directory. */
-export class FolderInUse extends Error {
-  override readonly name = 'FolderInUse'
-
-  constructor(dataDir: string, options?: ErrorOptions) {
-    super(`DATA_DIR ${dataDir} is in use by another Taskwright process; stop the service first.`, options)
-  }
-}
-
-/** The disk has too little free space for the embedded database. */
-export class DiskFull extends Error {
-  override readonly name = 'DiskFull'
-
-  constructor(dataDir: string, freeBytes: number, options?: ErrorOptions) {
-    super(
-      `The disk with DATA_DIR ${dataDir} is full: the embedded database needs more than the ${Math.floor(freeBytes / 1_048_576)} MiB that are free. Free up space, then start again`,
-      options,
-    )
-  }
-}
-
-// All in milliseconds. The lock of a killed process expires after lockStale; a start waits slightly longer
-// than that.
-const lockStale = 5_000
-const lockUpdate = 1_000
-const lockPoll = 500
+// In milliseconds.
 const closeDeadline = 20_000
 const restartPause = 500
 const pauseTimeout = 30_000
@@ -169,84 +144,6 @@ function failOnce(onFailure: (error: Error) => void): Failure {
     onFailure(error)
   }
   return { report, disarm }
-}
-
-const lockPath = (dataDir: string): string => join(dataDir, 'lock')
-
-/**
- * Locks dataDir against other processes. Resolves to a function that releases the lock.
- *
- * @throws FolderInUse
- * @throws FolderUnusable when this process may not lock it
- */
-export async function lockFolder(
-  dataDir: string,
-  log: EmbeddedOptions['log'],
-  onCompromised: (error: Error) => void,
-): Promise<() => Promise<void>> {
-  const lockfilePath = lockPath(dataDir)
-  const options = { lockfilePath, stale: lockStale, update: lockUpdate, onCompromised }
-  const lockWhenStale = async (): Promise<() => Promise<void>> => {
-    let seen: number | null = null
-    let seenAt = 0
-    for (let polls = 0; ; polls += 1) {
-      const modified = await stat(lockfilePath).then(
-        ({ mtimeMs }) => mtimeMs,
-        () => null,
-      )
-      if (modified !== seen) [seen, seenAt] = [modified, performance.now()]
-      // The library compares the time of the lock with the clock. If the clock was set back, that time is in the future.
-      else if (performance.now() - seenAt >= lockStale)
-        await rm(lockfilePath, { recursive: true, force: true })
-      try {
-        return await lockfile.lock(dataDir, options)
-      } catch (error) {
-        if (!hasCode(error, 'ELOCKED') || polls > lockStale / lockPoll + 2) throw error
-      }
-      await pause(lockPoll)
-    }
-  }
-  try {
-    const release = await lockfile.lock(dataDir, options).catch((error: unknown) => {
-      if (!hasCode(error, 'ELOCKED')) throw error
-      log.info(
-        `DATA_DIR ${dataDir} is locked; waiting for the other process to stop, or for its lock to expire if it was killed`,
-      )
-      return lockWhenStale()
-    })
-    return () => release().catch(ignoreReleased)
-  } catch (error) {
-    if (hasCode(error, 'ELOCKED')) throw new FolderInUse(dataDir, { cause: error })
-    if (hasCode(error, 'ENOSPC')) throw await explainStart(error, dataDir)
-    throw new FolderUnusable(lockfilePath, error instanceof Error ? error.message : String(error), {
-      cause: error,
-    })
-  }
-}
-
-/**
- * Whether another process uses dataDir. Changes nothing, and waits for the next refresh of a lock: a killed process refreshes its lock no
- * more.
- */
-export async function isLocked(dataDir: string): Promise<boolean> {
-  const read = () =>
-    stat(lockPath(dataDir)).then(
-      ({ mtimeMs }) => mtimeMs,
-      () => null,
-    )
-  const first = await read()
-  if (first === null) return false
-  for (let waited = 0; waited < lockStale; waited += lockPoll) {
-    await pause(lockPoll)
-    const now = await read()
-    if (now !== first) return now !== null
-  }
-  return false
-}
-
-// If this process did not refresh its lock in time and another took it over, there is nothing to release.
-function ignoreReleased(error: unknown): void {
-  if (!hasCode(error, 'ERELEASED')) throw error
 }
 
 interface Socket {

@@ -1,7 +1,7 @@
 import { mkdir, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { lockFolder } from '../../../src/db/engine/embedded.ts'
+import { lockFolder } from '../../../src/db/engine/folder-lock.ts'
 import { createAnalyzeChanged } from '../../../src/db/engine/maintenance.ts'
 import { recordRuns } from '../../fixture/recorded-runs.ts'
 import { openTestDatabase } from '../../fixture/database.ts'
@@ -85,6 +85,6 @@ t.test('a process that was killed before the clock was set back does not keep th
   await mkdir(lock)
   const inAnHour = new Date(Date.now() + 3_600_000)
   await utimes(lock, inAnHour, inAnHour)
-  const release = await lockFolder(folder, { info() {}, warn() {} }, (error) => t.fail(error))
+  const release = await lockFolder(folder, { info() {} }, (error) => t.fail(error))
   await release()
 })
