@@ -2349,7 +2349,8 @@ export interface paths {
          *     authenticates the request.
          *
          *     The file has the tasks that the owner of the feed can see and that match its filter: those that are open, and those that
-         *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks, fewer if their texts exceed 4 MiB: those that are due nearest to
+         *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks, fewer if their titles and
+         *     descriptions have more than 4,194,304 characters (UTF-16 code units) together: those that are due nearest to
          *     now, then those without a due date, the newest first. They are sorted by their due dates. An all-day task is an all-day
          *     event, and a recurring task is one entry with its rule. A file can be up to a minute old, except for the name and the color.
          *

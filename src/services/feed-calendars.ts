@@ -33,7 +33,7 @@ interface Content extends Calendar {
 export interface FeedLimits {
   /** Milliseconds for which content is served without building it anew. */
   readonly maxAge: number
-  /** Builds per minute of the feeds of one user. */
+  /** Builds per minute of the feeds of one user, by this process. */
   readonly maxBuilds: number
 }
 
@@ -49,7 +49,7 @@ const maxStaleAge = 2 * refreshMinutes * 60_000
 /** UTF-16 code units of all content that is kept. */
 const maxKept = 32 * 1_048_576
 
-/** Characters of tasks, as JSON, that a list adds to a file at most: some thousand times those of a usual task. */
+/** UTF-16 code units of the titles and descriptions in a file at most. The contract says so. */
 const maxCharacters = 4 * 1_048_576
 
 /** Pages that are read of a list at most. A filter that searches texts finds few tasks on each. */
@@ -67,6 +67,7 @@ export const createReadCalendar = ({ maxAge, maxBuilds }: FeedLimits = feedLimit
 
   /** @throws Problem 429 when the owner has no builds left, and no content is kept */
   const renew = async (ctx: OpContext<FeedPrincipal>, key: string): Promise<Content> => {
+    // `penalty` counts without refusing.
     const { consumedPoints, msBeforeNext } = await builds.penalty(ctx.principal.userId)
     if (consumedPoints <= maxBuilds) {
       const content = await build(ctx)
@@ -81,6 +82,8 @@ export const createReadCalendar = ({ maxAge, maxBuilds }: FeedLimits = feedLimit
 
   const contentOf = (ctx: OpContext<FeedPrincipal>): Content | Promise<Content> => {
     const { id, alarms } = ctx.principal.credential.feed
+    // What else the content depends on never changes (`filter`, `kind`), is in the head (name, color), or may be as old as the content (the
+    // owner's role and time zone).
     const key = `${id} ${alarms}`
     const present = kept.get(key)
     if (present !== undefined && performance.now() - present.builtAt < maxAge) return present
@@ -111,6 +114,12 @@ const build = async (ctx: OpContext<FeedPrincipal>): Promise<Content> => {
   return { text, hash: hash('sha256', text), builtAt }
 }
 
+/** What a file has room for. */
+interface Room {
+  tasks: number
+  characters: number
+}
+
 /** The tasks of a feed, by their due dates, so that the file changes only if one of them does. */
 const tasksOf = async (
   ctx: OpContext<FeedPrincipal>,
@@ -118,47 +127,63 @@ const tasksOf = async (
 ): Promise<readonly CalendarTask[]> => {
   const now = new Date()
   const { ahead, behind, undated } = calendarLists(feed, { now, ...ctx.principal })
-  const dated = nearest(await readAll(ctx, ahead), await readAll(ctx, behind), now.getTime())
-  const tasks = [...dated, ...(await readAll(ctx, undated, maxFeedTasks - dated.length))]
+  const room: Room = { tasks: maxFeedTasks, characters: maxCharacters }
+  const [later, earlier] = [await readAll(ctx, ahead, room), await readAll(ctx, behind, room)]
+  const tasks = nearest(later, earlier, { now: now.getTime(), room })
+  for (const task of await readAll(ctx, undated, room)) if (takeRoom(room, task)) tasks.push(task)
   // A task whose date was changed meanwhile is in two lists. It is as it was read last.
   return [...new Map(tasks.map((task) => [task.id, task])).values()]
 }
 
-/** The tasks that are due nearest to a time, of two lists that both begin there. */
+/** Takes the room of the next task. Whether it fits: after the first one that does not, no other does. */
+const takeRoom = (room: Room, { title, description }: CalendarTask): boolean => {
+  room.tasks -= 1
+  room.characters -= title.length + description.length
+  return room.tasks >= 0 && room.characters >= 0
+}
+
+/** The tasks that are due nearest to now, of two lists that both begin there, as far as there is room. */
 const nearest = (
   ahead: readonly CalendarTask[],
   behind: readonly CalendarTask[],
-  now: number,
-): readonly CalendarTask[] => {
+  { now, room }: { readonly now: number; readonly room: Room },
+): CalendarTask[] => {
   const distance = (task: CalendarTask | undefined): number =>
     task === undefined ? Infinity : Math.abs(Date.parse(task.due_at ?? task.due_on ?? '') - now)
   let [later, earlier] = [0, 0]
-  const count = Math.min(ahead.length + behind.length, maxFeedTasks)
-  while (later + earlier < count)
-    if (distance(ahead[later]) <= distance(behind[earlier])) later += 1
+  for (;;) {
+    const isLater = distance(ahead[later]) <= distance(behind[earlier])
+    const next = isLater ? ahead[later] : behind[earlier]
+    if (next === undefined || !takeRoom(room, next)) break
+    if (isLater) later += 1
     else earlier += 1
+  }
   return [...behind.slice(0, earlier).toReversed(), ...ahead.slice(0, later)]
 }
 
+/** Reads a list until there is as much as a file has room for. The last page can be more than that. */
 const readAll = async (
   { db, principal }: OpContext<FeedPrincipal>,
   list: TaskList,
-  count = maxFeedTasks,
+  room: Room,
 ): Promise<readonly CalendarTask[]> => {
   const tasks: CalendarTask[] = []
-  let [position, pages, characters]: [Position | null, number, number] = [null, 0, 0]
-  while (tasks.length < count && pages < maxPages && characters < maxCharacters) {
-    const limit = Math.min(maxLimit, count - tasks.length)
+  const left = { ...room }
+  let [position, pages]: [Position | null, number] = [null, 0]
+  while (left.tasks > 0 && left.characters > 0 && pages < maxPages) {
+    const limit = Math.min(maxLimit, left.tasks)
     const page = await selectCalendarTasks(db, principal, list, {
       position,
       limit,
       offset: 0,
       includeTotal: false,
     })
-    tasks.push(...readTasks(page.items))
+    for (const task of readTasks(page.items)) {
+      takeRoom(left, task)
+      tasks.push(task)
+    }
     position = page.next
     pages += 1
-    characters += page.items.length
     if (position === null) break
   }
   return tasks

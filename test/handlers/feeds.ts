@@ -402,6 +402,19 @@ t.test('getFeedCalendar', async (t) => {
     )
   })
 
+  t.test('200: fewer, if their texts are long', async (t) => {
+    const owner = await register()
+    await createTask(owner, { title: 'undated' })
+    await db.run(
+      `insert into tasks (id, title, description, status, priority, owner_id, due_at)
+       select overlay(overlay(md5(n::text || $1) placing '7' from 13) placing '8' from 17)::uuid, n, repeat('x', 65000), 'todo', 'none',
+         $1::text::uuid, now() + n * interval '1 hour' from generate_series(-40, 39) n`,
+      [owner.id],
+    )
+    const titles = await titlesIn(owner, await create(owner))
+    t.strictSame([titles.length, titles[0], titles.at(-1)], [64, '-31', '32'], '64 of 65,000 characters each')
+  })
+
   t.test('404: a wrong token, another feed, an owner who is disabled or deleted', async (t) => {
     const owner = await register()
     const [feed, other] = [await create(owner), await create(owner)]
