@@ -1185,7 +1185,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a section
-         * @description Permanently deletes a section. Its tasks stay in the project, without a section and with a new version. If there are many, they leave the section in batches before it is deleted. Available to editors of the project and administrators.
+         * @description Permanently deletes a section. Its tasks stay in the project, without a section and with a new version. If there are many, they leave the section in batches before it is deleted, which an archive of the project in between does not stop. Available to editors of the project and administrators.
          */
         delete: operations["deleteSection"];
         options?: never;

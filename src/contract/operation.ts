@@ -201,6 +201,7 @@ export interface OperationContext<P extends Principal | null, Db> extends Precon
 export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
+  /** Without read-only fields and `version`. */
   readonly body: RequestBodyOf<operations[Id]>
   /** The path with ids in lower case, without the prefix of PUBLIC_URL and without the query. */
   readonly path: string

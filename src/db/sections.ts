@@ -227,13 +227,13 @@ export const updateFields = async (
 }
 
 /** Tasks that leave a deleted section in one transaction; each takes up to a millisecond. */
-export const leavingTasks = 100
+export const tasksPerBatch = 100
 
 const selectTasks = builtStatement('sections.select_tasks', pathParameters, (db, p) =>
-  db.select({ id: tasks.id }).from(tasks).where(isInSection(p)).limit(leavingTasks),
+  db.select({ id: tasks.id }).from(tasks).where(isInSection(p)).limit(tasksPerBatch),
 )
 
-/** The ids of up to `leavingTasks` tasks of a locked section, those in the trash included. */
+/** The ids of up to `tasksPerBatch` tasks of a locked section, those in the trash included. */
 export const tasksInSection = async (
   { db }: TransactionContext,
   { id, project }: EditableSection,

@@ -27,9 +27,9 @@ export const isEmptyMetadata = (metadata: Metadata): boolean => Object.keys(meta
 export const patchedMetadata = (
   present: Metadata,
   patch: MetadataPatch,
-  { isWhole = false } = {},
+  { replaces = false } = {},
 ): Metadata => {
-  const entries = Object.entries({ ...(isWhole ? {} : present), ...patch })
+  const entries = Object.entries({ ...(replaces ? {} : present), ...patch })
   const patched = Object.fromEntries(entries.filter((entry): entry is [string, string] => entry[1] !== null))
   return isDeepStrictEqual(patched, present) ? present : patched
 }

@@ -40,7 +40,9 @@ export const projectHandlers = ({ paging, projects }: Deps) =>
 
     async replaceProject(ctx, { params, body }) {
       const replacement = { color: null, ...noIntegrationFields, ...body }
-      return projectResponse(await updateProject(ctx, params.project_id, replacement, { isWhole: true }))
+      return projectResponse(
+        await updateProject(ctx, params.project_id, replacement, { replacesMetadata: true }),
+      )
     },
 
     async updateProject(ctx, { params, body }) {

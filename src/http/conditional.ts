@@ -47,7 +47,7 @@ interface Sent {
 
 /**
  * The body of a PUT or PATCH without its `version`, and If-Match with it: the version of what was read, and is sent back, is a
- * condition like its ETag.
+ * condition like its ETag. Both conditions must hold: without a common tag the list is empty, which nothing matches (412).
  *
  * @param ifMatch the tags of If-Match; null without the header
  */
@@ -61,7 +61,8 @@ export const takeVersion = (
     return { body: sent, ifMatch }
   const { version, ...body } = sent
   const tag = String(version)
-  return { body, ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [] }
+  const allowsVersion = ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag)
+  return { body, ifMatch: allowsVersion ? [tag] : [] }
 }
 
 /**

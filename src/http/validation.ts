@@ -10,7 +10,8 @@ import { countedWords, formatWords, hints, patternWords, typeWords } from './wor
 
 /**
  * Validates requests against the schemas of the contract. Bodies are never coerced, since that would replace the nulls of a
- * merge patch; parameters are text and are converted to their schema's type.
+ * merge patch; parameters are text and are converted to their schema's type. Read-only fields of a valid body are dropped; `version` is
+ * not one of them, `takeVersion` (conditional.ts) makes it a condition.
  */
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -147,7 +148,7 @@ export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefine
   readonly isPatch?: boolean
 }
 
-/** The parts of a request. Valid ones are replaced by their converted and normalized values. */
+/** The parts of a request. Valid ones are replaced by their converted and normalized values, without the read-only fields of the body. */
 export interface RequestParts {
   params: unknown
   body: unknown

@@ -26,10 +26,10 @@ export const expectMetadata = (metadata: MetadataPatch): void => {
 export const metadataAfter = (
   present: Metadata,
   sent: MetadataPatch | undefined,
-  isWhole: boolean,
+  replaces: boolean,
 ): Metadata => {
   if (sent === undefined) return present
-  const patched = patchedMetadata(present, sent, { isWhole })
+  const patched = patchedMetadata(present, sent, { replaces })
   expectMetadata({ ...sent, ...patched })
   return patched
 }

@@ -100,12 +100,12 @@ export const updateProject = (
   ctx: OpContext<Principal>,
   id: string,
   { metadata: sentMetadata, ...patch }: ProjectPatch,
-  { isWhole = false } = {},
+  { replacesMetadata = false } = {},
 ): Promise<ProjectRow> => {
   expectMetadata(sentMetadata ?? {})
   return transaction(ctx, async (tx) => {
     const project = await manage(tx, id, 'change')
-    const after = { ...patch, metadata: metadataAfter(project.metadata, sentMetadata, isWhole) }
+    const after = { ...patch, metadata: metadataAfter(project.metadata, sentMetadata, replacesMetadata) }
     expectActive(project)
     const changes = changedFields(fields, project, after)
     if (changes !== null)

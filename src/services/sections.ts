@@ -8,7 +8,6 @@ import {
   type EditableSection,
   findSectionPosition,
   insertSection,
-  leavingTasks,
   lockSection,
   removeSection,
   type SectionFacts,
@@ -18,6 +17,7 @@ import {
   selectSections,
   takeTasksOut,
   tasksInSection,
+  tasksPerBatch,
   updateFields,
   viewSection,
 } from '../db/sections.ts'
@@ -129,10 +129,12 @@ export const updateSection = (
 /** Takes tasks out of a section, and deletes it if these are the last ones. Whether it is deleted. */
 export const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {
   const tasks = await tasksInSection(tx, section)
-  if (tasks.length === leavingTasks) {
+  if (tasks.length === tasksPerBatch) {
+    // A full batch: there may be more.
     await takeTasksOut(tx, section, tasks)
     return false
   }
+  // The events of the tasks follow the deletion.
   await pipeline(tx.db, {
     tasks: () => takeTasksOut(tx, section, tasks),
     section: () => removeSection(tx, section),
@@ -142,7 +144,9 @@ export const deleteIfEmptied = async (tx: TransactionContext, section: EditableS
 
 /**
  * Deletes a section. Its tasks are taken out of it in batches. Once some are, there is no refusal that would mean that nothing has
- * changed: what the caller was allowed to begin is finished, whatever they may do by then, and an outage leaves the outcome unknown.
+ * changed: what the caller was allowed to begin is finished, whatever they may do by then, and although the project is archived or moved
+ * to the trash meanwhile. An outage leaves the outcome unknown. No job goes on then: what is left is a section with fewer tasks, which the
+ * same request deletes.
  */
 export const deleteSection = async (ctx: OpContext<Principal>, path: SectionPath): Promise<void> => {
   const begun = await transaction(ctx, async (tx) => {

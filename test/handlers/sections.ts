@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { leavingTasks } from '../../src/db/sections.ts'
+import { tasksPerBatch } from '../../src/db/sections.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -309,7 +309,7 @@ t.test('deleteSection', async (t) => {
       const project = await newProject()
       const section = await createSection(project, 'Large')
       const fields = { title: 'One of many', project_id: project, section_id: section.id }
-      const body = { create: Array.from({ length: 2 * leavingTasks + 1 }, () => fields) }
+      const body = { create: Array.from({ length: 2 * tasksPerBatch + 1 }, () => fields) }
       await service.expect('batchTasks', 200, { token, body })
       afterTransaction = () => happens(project)
       const request = { token, params: pathOf(section), headers: { 'if-match': '"1"' } }

@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers'
 import t from 'tap'
 import { ZipFile } from 'yazl'
-import { leavingTasks } from '../../src/db/sections.ts'
+import { tasksPerBatch } from '../../src/db/sections.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import type { TaskRecord } from '../../src/interchange/records.ts'
@@ -235,7 +235,7 @@ t.test('deletes a section that it has begun to empty, whatever happens to it mea
   }
   for (const [what, happens] of Object.entries(happenings)) {
     const project = await createProject(ada, 'House')
-    const cards = Array.from({ length: leavingTasks + 1 }, (_, n) => `Paint ${n}`)
+    const cards = Array.from({ length: tasksPerBatch + 1 }, (_, n) => `Paint ${n}`)
     const ran = await ranImport(service, ada, board(...cards), { project_id: project.id })
     const params = { project_id: project.id }
     const { body: sections } = await service.expect('listSections', 200, { token, params })

@@ -9,7 +9,8 @@ type Results<M extends Readonly<Record<string, Member>>> = {
 
 /**
  * Runs statements of a transaction in the order of `members`, and returns their results by name. None waits for another: they are
- * sent one after the other, and each sees what the ones before it wrote.
+ * sent one after the other, and each sees what the ones before it wrote. What a member sends after its first answer comes after the first
+ * statements of all others.
  *
  * A member sends a statement before it awaits anything. One that may have nothing to send says so by returning no promise:
  * `audit: () => isOwn || recordAudit(…)`.
