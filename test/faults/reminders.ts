@@ -9,9 +9,10 @@ import { startReceiver } from '../fixture/webhooks.ts'
 
 /** Kills the service while a thousand reminders fall due: each is recorded once, and delivered to webhooks under one id. */
 
-const taskCount = 50
-const perTask = 20
-const total = taskCount * perTask
+const taskCount = 500
+const batchSize = 100
+const reminders = [{ relative_to: 'start' }, { relative_to: 'due' }] as const
+const total = taskCount * reminders.length
 /** How many reminders have fired at a kill, at least. */
 const kills = [200, 600]
 
@@ -26,22 +27,27 @@ const remind = async (t: Test, environment: ServiceEnvironment): Promise<void> =
     body: { url: receiver.url, event_types: ['task.reminder'] },
   })
   const tasks: string[] = []
-  for (let n = 0; n < taskCount; n += 1) {
-    const { body } = await client.expect('createTask', 201, { token, body: { title: `Task ${n}` } })
-    tasks.push(body.id)
-    const params = { task_id: body.id }
-    const created = Array.from({ length: perTask }, () =>
-      client.expect('createReminder', 201, { token, params, body: { relative_to: 'due' } }),
-    )
-    await Promise.all(created)
+  for (let first = 0; first < taskCount; first += batchSize) {
+    const create = Array.from({ length: batchSize }, (_, n) => ({ title: `Task ${first + n}` }))
+    const { body } = await client.expect('batchTasks', 200, { token, body: { create } })
+    const created = body.create.map(({ task_id }) => task_id ?? '')
+    tasks.push(...created)
+    for (const body of reminders)
+      await Promise.all(
+        created.map((task_id) => client.expect('createReminder', 201, { token, params: { task_id }, body })),
+      )
   }
-  // They fall due within four seconds.
+  // They fall due within four seconds, and after all of them have been set.
   const now = Date.now()
-  const update = tasks.map((task_id, n) => ({
-    task_id,
-    patch: { due_at: new Date(now + 2_000 + n * 80).toISOString() },
-  }))
-  await client.expect('batchTasks', 200, { token, body: { atomic: true, update } })
+  const update = tasks.map((task_id, n) => {
+    const start = now + 20_000 + n * 8
+    const patch = { start_at: new Date(start).toISOString(), due_at: new Date(start + 1).toISOString() }
+    return { task_id, patch }
+  })
+  for (let first = 0; first < taskCount; first += batchSize) {
+    const body = { atomic: true, update: update.slice(first, first + batchSize) }
+    await client.expect('batchTasks', 200, { token, body })
+  }
 
   const pending = async (): Promise<number> => {
     const query = { pending: true, limit: 1, include_total: true }
