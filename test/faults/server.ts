@@ -86,10 +86,12 @@ t.test('faults of the database server', async (t) => {
       }
     }
     const writers = Array.from({ length: 8 }, write)
-    await pause(300)
+    const untilWritten = (count: number) =>
+      eventually(`${count} are written`, async () => state.written >= count)
+    await untilWritten(20)
     await stop()
     await recovers(t)
-    await pause(300)
+    await untilWritten(state.written + 20)
     state.isOver = true
     await Promise.all(writers)
     t.ok(
@@ -178,7 +180,7 @@ t.test('faults of the database server', async (t) => {
       [...refused].filter((title) => titles.has(title)),
       [],
     )
-    t.ok(acknowledged.size > 100, `${acknowledged.size} tasks`)
+    t.comment(`${acknowledged.size} tasks`)
   })
   t.equal(await service.end('SIGTERM'), 0)
 })
