@@ -1,6 +1,4 @@
-import { buffer } from 'node:stream/consumers'
 import t from 'tap'
-import { ZipFile } from 'yazl'
 import { tasksPerBatch } from '../../src/db/sections.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
@@ -23,6 +21,7 @@ import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
+import { zipOf } from '../fixture/zip.ts'
 
 /** What of an import can be undone. */
 
@@ -61,12 +60,11 @@ const allowTasks = async ({ id }: Account): Promise<void> => {
 
 /** An export of this service with these tasks. */
 const archive = async (tasks: readonly TaskRecord[]): Promise<ImportFile> => {
-  const zip = new ZipFile()
-  const add = (name: string, text: string): void => zip.addBuffer(Buffer.from(text), name)
-  add(manifestName, JSON.stringify({ format: archiveFormat, version: archiveVersion, parts: [] }))
-  add(partNames.task, tasks.map((task) => `${JSON.stringify(task)}\n`).join(''))
-  zip.end()
-  return { name: 'export.zip', content: new Uint8Array(await buffer(zip.outputStream)) }
+  const content = await zipOf({
+    [manifestName]: JSON.stringify({ format: archiveFormat, version: archiveVersion, parts: [] }),
+    [partNames.task]: tasks.map((task) => `${JSON.stringify(task)}\n`).join(''),
+  })
+  return { name: 'export.zip', content: new Uint8Array(content) }
 }
 
 t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {

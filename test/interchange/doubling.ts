@@ -1,10 +1,12 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { readFormat } from '../../src/interchange/formats/formats.ts'
 import type { ImportFormat } from '../../src/interchange/import-file.ts'
 import { temporaryFolder } from '../fixture/process.ts'
+import { zipOf } from '../fixture/zip.ts'
 
 /** Files that somebody has made to be slow to read: twice as large, they take about twice the time. */
 
@@ -13,7 +15,8 @@ interface Case {
   readonly format: ImportFormat
   /** Of the smaller file. */
   readonly size: number
-  readonly content: (size: number) => string
+  /** The text, or the entries of a zip. */
+  readonly content: (size: number) => string | Readonly<Record<string, string>>
 }
 
 const times = (count: number, text: (index: number) => string): string =>
@@ -84,6 +87,36 @@ const cases: readonly Case[] = [
         })),
       }),
   },
+  {
+    name: 'projects below each other, each with a task that blocks the one before',
+    format: 'vikunja',
+    size: 2_000,
+    content: (size) => ({
+      VERSION: '0.24.0',
+      'data.json': JSON.stringify(
+        list(size, (index) => ({
+          id: index + 1,
+          title: 'Project',
+          parent_project_id: index,
+          buckets: [{ id: index + 1, title: 'Column' }],
+          tasks: [{ id: index + 1, title: 'Task', related_tasks: { blocking: [{ id: index }] } }],
+        })),
+      ),
+    }),
+  },
+  {
+    name: 'tasks below each other, each with a comment',
+    format: 'taskwright',
+    size: 5_000,
+    content: (size) => ({
+      [manifestName]: JSON.stringify({ format: archiveFormat, version: archiveVersion, parts: [] }),
+      [partNames.task]: times(
+        size,
+        (index) => `{"id":"t${index}","title":"A task","parent_id":"t${index - 1}"}\n`,
+      ),
+      [partNames.comment]: times(size, (index) => `{"id":"c${index}","task_id":"t0","body":"A comment"}\n`),
+    }),
+  },
 ]
 
 t.test('twice the file takes about twice the time', async (t) => {
@@ -94,7 +127,8 @@ t.test('twice the file takes about twice the time', async (t) => {
       /** Microseconds of the processor. */
       const costOf = async (size: number): Promise<number> => {
         const path = join(folder, 'upload')
-        await writeFile(path, content(size))
+        const made = content(size)
+        await writeFile(path, typeof made === 'string' ? made : await zipOf(made))
         const start = process.cpuUsage()
         const drafts = readFormat(path, { ...options, format })
         for await (const _ of checkDrafts(drafts, { isStrict: false, timeZone: 'UTC' }));

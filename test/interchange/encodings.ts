@@ -1,8 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import t from 'tap'
-import { ZipFile } from 'yazl'
 import type { Teardown } from '../../scripts/run/run-to-end.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { inspect, readFormat, strictFormats } from '../../src/interchange/formats/formats.ts'
@@ -13,6 +11,7 @@ import {
   textEncodings,
 } from '../../src/interchange/import-file.ts'
 import { temporaryFolder } from '../fixture/process.ts'
+import { zipOf } from '../fixture/zip.ts'
 
 /** Files in encodings other than UTF-8, and files without tasks. */
 
@@ -124,11 +123,11 @@ t.test('characters that are in two chunks of a file', async (t) => {
 })
 
 t.test('a table of Todoist that Excel has saved, in a zip', async (t) => {
-  const zip = new ZipFile()
-  zip.addBuffer(encoderOf('windows-1251')('TYPE;CONTENT;INDENT\ntask;Купить молоко;1\n'), 'Home.csv')
-  zip.addBuffer(Buffer.from('\ufeffTYPE\tCONTENT\ntask\t牛乳\n', 'utf16le'), 'Work.csv')
-  zip.end()
-  const path = await fileOf(t, await buffer(zip.outputStream))
+  const zip = await zipOf({
+    'Home.csv': encoderOf('windows-1251')('TYPE;CONTENT;INDENT\ntask;Купить молоко;1\n'),
+    'Work.csv': Buffer.from('\ufeffTYPE\tCONTENT\ntask\t牛乳\n', 'utf16le'),
+  })
+  const path = await fileOf(t, zip)
   t.match(await inspect(path), { format: 'todoist_csv' })
   t.strictSame(await read(path, 'todoist_csv'), { titles: ['Купить молоко', '牛乳'], report: [] })
 })

@@ -1,15 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { ZipFile } from 'yazl'
 import type { Teardown } from '../../scripts/run/run-to-end.ts'
 import { type ImportFormat, type ReadOptions, UnreadableFile } from '../../src/interchange/import-file.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { inspect, readFormat, strictFormats } from '../../src/interchange/formats/formats.ts'
 import type { InterchangeRecord, ReportLine } from '../../src/interchange/records.ts'
 import { temporaryFolder } from '../fixture/process.ts'
+import { zipOf } from '../fixture/zip.ts'
 
 /** Files of each format, of which some rows are as they should not be. */
 
@@ -45,13 +44,9 @@ interface Sample {
 
 const sample = (name: string) => () => Promise.resolve(join(samples, name))
 
-/** A zip of these entries. */
-const zipOf = async (t: Teardown, entries: Readonly<Record<string, Buffer>>): Promise<string> => {
-  const zip = new ZipFile()
-  for (const [name, bytes] of Object.entries(entries)) zip.addBuffer(bytes, name)
-  zip.end()
-  return fileOf(t, await buffer(zip.outputStream))
-}
+/** A file that is a zip of these entries. */
+const zipped = async (t: Teardown, entries: Readonly<Record<string, Buffer>>): Promise<string> =>
+  fileOf(t, await zipOf(entries))
 
 const fileOf = async (t: Teardown, content: Buffer | string): Promise<string> => {
   const path = join(await temporaryFolder(t), 'upload')
@@ -134,7 +129,7 @@ const formats: readonly Sample[] = [
   },
   {
     format: 'todoist_csv',
-    file: async (t) => zipOf(t, { [home]: await readFile(join(samples, home)) }),
+    file: async (t) => zipped(t, { [home]: await readFile(join(samples, home)) }),
     records: [
       { type: 'project', id: home, name: 'Home' },
       { type: 'tag', id: 'home' },
@@ -184,7 +179,7 @@ const formats: readonly Sample[] = [
   {
     format: 'vikunja',
     file: async (t) =>
-      zipOf(t, {
+      zipped(t, {
         'data.json': await readFile(join(samples, 'vikunja.json')),
         'filters.json': Buffer.from('[{"id":1}]'),
         'files/77': Buffer.from('abc'),
@@ -448,7 +443,7 @@ t.test('the order of the board counts in Vikunja', async (t) => {
   const tasks = [1, 2].map((id) => ({ id, title: `Task ${id}`, related_tasks: null, labels: null }))
   const views = [{ id: 31, view_kind: 'kanban' }]
   const data = [{ id: 3, title: 'Work', views, positions, tasks, buckets: null }]
-  const path = await zipOf(t, {
+  const path = await zipped(t, {
     'data.json': Buffer.from(JSON.stringify(data)),
     VERSION: Buffer.from('v1.0.0'),
   })
@@ -459,7 +454,7 @@ t.test('the order of the board counts in Vikunja', async (t) => {
 
 t.test('tables of Todoist that were saved or packed again', async (t) => {
   const rows = 'TYPE;CONTENT;PRIORITY;INDENT\ntask;A, b;1;1\ntask;C;4;2\n'
-  const path = await zipOf(t, {
+  const path = await zipped(t, {
     'Home.csv': Buffer.from(`\ufeff${rows}`),
     '__MACOSX/._Home.csv': Buffer.from([0, 5, 22, 7]),
     'Other.csv': Buffer.from('Name,Status\nA,B\n'),
@@ -622,7 +617,7 @@ t.test('what is no file of any format', async (t) => {
     '  ',
   ])
     t.equal((await inspect(await fileOf(t, content))).format, null, String(content))
-  t.equal((await inspect(await zipOf(t, { 'inner.zip': Buffer.from('PK') }))).format, null)
+  t.equal((await inspect(await zipped(t, { 'inner.zip': Buffer.from('PK') }))).format, null)
   for (const [format, content] of [
     ['trello', '{"id":'],
     ['todoist', '[]'],
@@ -635,7 +630,7 @@ t.test('what is no file of any format', async (t) => {
       format,
     )
   const old = { VERSION: Buffer.from('v0.20.4'), 'data.json': Buffer.from('[]') }
-  await t.rejects(read(await zipOf(t, old), { format: 'vikunja' }), {
+  await t.rejects(read(await zipped(t, old), { format: 'vikunja' }), {
     name: 'UnreadableFile',
     why: 'damaged',
   })
