@@ -30,7 +30,7 @@ import { exampleResults } from './examples.ts'
  */
 
 /** Milliseconds. */
-const deadline = 600_000
+const deadline = 1_200_000
 
 /** Milliseconds to wait for an element. */
 const elementTimeout = 60_000

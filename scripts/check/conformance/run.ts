@@ -29,7 +29,7 @@ const seed = '1'
 const examples = '30'
 
 /** Milliseconds, including the installation of the tool. */
-const deadline = 15 * 60_000
+const deadline = 30 * 60_000
 
 const source = fileURLToPath(new URL('.', import.meta.url))
 const cache = fileURLToPath(new URL('../../../.cache/conformance', import.meta.url))
