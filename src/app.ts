@@ -17,7 +17,7 @@ import { createInvitations } from './services/invitations.ts'
 import { anonymousContext } from './services/context.ts'
 import { createOidc } from './services/oidc.ts'
 import { createPasswords } from './services/passwords.ts'
-import { createCheckReadiness } from './services/readiness.ts'
+import { createCheckReadiness, type OwnDatabase } from './services/readiness.ts'
 import { createReauthenticate } from './services/reauthenticate.ts'
 import { createSecondFactors } from './services/second-factor.ts'
 import { createSessions } from './services/sessions.ts'
@@ -176,8 +176,8 @@ export interface AppDeps {
   readonly db: Database
   /** For background work, which waits while the database is unavailable; `db` by default. */
   readonly backgroundDb?: Database
-  /** The folder of the embedded database, whose disk readiness reports on; null by default. */
-  readonly databaseFolder?: string | null
+  /** The database that the service has started, whose disk readiness reports on; null by default. */
+  readonly ownDatabase?: OwnDatabase | null
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly thumbnailer: Thumbnailer
@@ -226,7 +226,7 @@ export const buildApp = async ({
   config,
   secrets,
   db: rawDb,
-  databaseFolder = null,
+  ownDatabase = null,
   backgroundDb = rawDb,
   logStream,
   storage: rawStorage,
@@ -590,7 +590,7 @@ export const buildApp = async ({
       contract,
       checkReadiness: createCheckReadiness({
         db,
-        databaseFolder,
+        ownDatabase,
         storage,
         readinessTime: timeLimits.readiness,
       }),

@@ -137,7 +137,8 @@ const serve = async (
     config,
     db: refusing,
     backgroundDb: waiting,
-    databaseFolder: config.databaseUrl === null ? postgresFolder(config.dataDir) : null,
+    ownDatabase:
+      config.databaseUrl === null ? { folder: postgresFolder(config.dataDir), minFreeBytes } : null,
     secrets: await loadSecrets(config),
     storage,
     passwords,

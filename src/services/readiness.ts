@@ -1,6 +1,6 @@
 import { memoizeFor } from '../concurrency/memoize.ts'
 import type { Database } from '../db/engine/client.ts'
-import { freeBytesOf, minFreeBytes } from '../db/engine/disk-space.ts'
+import { freeBytesOf } from '../db/engine/disk-space.ts'
 import { checkConnection } from '../db/engine/health.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
@@ -11,28 +11,34 @@ import { type Storage, StorageFull, StorageUnavailable } from '../storage/storag
  */
 export type CheckReadiness = () => Promise<{
   readonly isStorageReady: boolean
-  /** Whether the embedded database has room for writes; a server is not examined. */
+  /** Whether the database of the service has room for writes; another server is not examined. */
   readonly hasRoom: boolean
 }>
 
+/** Where the database of the service is. */
+export interface OwnDatabase {
+  readonly folder: string
+  readonly minFreeBytes: number
+}
+
 interface Deps {
   readonly db: Database
-  /** The folder of the embedded database; null with a server. */
-  readonly databaseFolder: string | null
+  /** The folder of the database that the service has started, and the free space without which it refuses writes; null with a server. */
+  readonly ownDatabase: OwnDatabase | null
   readonly storage: Storage
   /** Milliseconds for which a result is cached, because the check writes a file and needs no authentication. */
   readonly readinessTime: number
 }
 
-export const createCheckReadiness = ({ db, databaseFolder, storage, readinessTime }: Deps): CheckReadiness =>
+export const createCheckReadiness = ({ db, ownDatabase, storage, readinessTime }: Deps): CheckReadiness =>
   memoizeFor(readinessTime, async () => {
     // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
     const [isStorageReady, freeBytes] = await Promise.all([
       canStore(storage),
-      databaseFolder === null ? Infinity : freeBytesOf(databaseFolder).catch(() => Infinity),
+      ownDatabase === null ? Infinity : freeBytesOf(ownDatabase.folder).catch(() => Infinity),
       checkConnection(db),
     ])
-    return { isStorageReady, hasRoom: freeBytes >= minFreeBytes }
+    return { isStorageReady, hasRoom: freeBytes >= (ownDatabase?.minFreeBytes ?? 0) }
   })
 
 const canStore = async (storage: Storage): Promise<boolean> => {
