@@ -375,7 +375,7 @@ export const settings = {
     default: 512 * 1024 ** 2,
     shownDefault: '`536870912` (512 MiB)',
     example: '536870912',
-    doc: 'Bytes that uploads, exports and imports leave free on the disk of `DATA_DIR`, for example for the embedded database. Those that would use the reserve are refused with 507, and an export that meets it fails, as does an import whose file is copied to that disk to be read. `0` is no reserve. It does not apply to S3.',
+    doc: 'Bytes that uploads, exports and imports leave free on the disk of `DATA_DIR`, for example for the database. Those that would use the reserve are refused with 507, and an export that meets it fails, as does an import whose file is copied to that disk to be read. `0` is no reserve. It does not apply to S3.',
   }),
   rateLimit: setting({
     name: 'RATE_LIMIT',
