@@ -11,7 +11,7 @@ import { migrate, readSchema } from '../src/db/engine/migrate.ts'
 import { fillInstallation, type Recording, startInstallation } from '../test/fixture/installation.ts'
 import { runProcess, temporaryFolder } from '../test/fixture/process.ts'
 import { startStopped } from './operate/configured-database.ts'
-import { runToEnd } from './run/run-to-end.ts'
+import { runToEnd, withTeardowns } from './run/run-to-end.ts'
 
 /**
  * `npm run release:prepare`: writes what later versions are compared with to test/releases/<version>/, whose README describes the files.
@@ -31,18 +31,17 @@ const postponements = [
 ].map(([table, column]) => `update ${table} set ${column} = ${column} + interval '100 years'`)
 
 /** Fills a new installation in a folder, and resolves to what it answers. */
-const fill = async (dataDir: string) => {
-  await using stack = new AsyncDisposableStack()
-  const t = { teardown: (action: () => Promise<unknown>) => stack.defer(async () => void (await action())) }
-  const connection = await startStopped(t, { dataDir, postgresBin: null })
-  await migrate(connection)
-  stack.defer(async () => {
-    const client = createClient(connection)
-    for (const statement of [...postponements, 'vacuum full']) await client.unsafe(statement).simple()
-    await client.end()
+const fill = (dataDir: string) =>
+  withTeardowns(async (t) => {
+    const connection = await startStopped(t, { dataDir, postgresBin: null })
+    await migrate(connection)
+    t.teardown(async () => {
+      const client = createClient(connection)
+      for (const statement of [...postponements, 'vacuum full']) await client.unsafe(statement).simple()
+      await client.end()
+    })
+    return fillInstallation(t, await startInstallation(t, dataDir, connection))
   })
-  return await fillInstallation(t, await startInstallation(t, dataDir, connection))
-}
 
 /** JSON with a line for each read. */
 const inLines = ({ reads, ...rest }: Recording): string => {

@@ -17,7 +17,7 @@ import {
   startServer,
   unreachedLimits,
 } from '../run/processes.ts'
-import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { runToEnd, type Teardown, withTeardowns } from '../run/run-to-end.ts'
 import { generateLoad, type Intensity, type Load, type LoadResult } from './wrk.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
@@ -150,12 +150,11 @@ interface DefaultRow extends Sample {
   readonly scenario: string
 }
 
-const seedFolder = async (dataDir: string): Promise<Seed> => {
-  await using stack = new AsyncDisposableStack()
-  const t = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
-  await mkdir(dataDir)
-  return await prepare(await startStopped(t, { dataDir, postgresBin: null }))
-}
+const seedFolder = (dataDir: string): Promise<Seed> =>
+  withTeardowns(async (t) => {
+    await mkdir(dataDir)
+    return prepare(await startStopped(t, { dataDir, postgresBin: null }))
+  })
 
 /** Migrates and seeds an empty database. */
 const prepare = async (connection: ConnectionOptions): Promise<Seed> => {

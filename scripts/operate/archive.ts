@@ -1,10 +1,11 @@
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, open, opendir, readFile, stat } from 'node:fs/promises'
+import { mkdir, opendir, readFile, stat } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import { Readable, Transform, Writable } from 'node:stream'
 import { finished, pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader, type TarPackController } from 'modern-tar'
+import { syncFolder } from '../../src/postgres/cluster.ts'
 
 /**
  * The archive of a folder, as a tar file. Its last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x`
@@ -167,13 +168,6 @@ export async function* walk(
     yield { path, isFolder: true }
     yield* walk(folder, isExcluded, path)
   }
-}
-
-/** Makes a rename in a folder durable. */
-export const syncFolder = async (folder: string): Promise<void> => {
-  if (process.platform === 'win32') return
-  await using handle = await open(folder, 'r')
-  await handle.sync()
 }
 
 /** The temporary name of a file until it is complete. */

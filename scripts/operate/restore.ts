@@ -7,10 +7,11 @@ import { makeDataDir } from '../../src/process/data-dir.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { restartHistory } from '../../src/db/task-changes.ts'
-import { readArchive, syncFolder } from './archive.ts'
+import { syncFolder } from '../../src/postgres/cluster.ts'
+import { readArchive } from './archive.ts'
 import { lockData, startStopped } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
-import { runToEnd } from '../run/run-to-end.ts'
+import { runToEnd, withTeardowns } from '../run/run-to-end.ts'
 
 /**
  * Restores a file of `npm run backup` to DATA_DIR, which must be empty or missing:
@@ -72,11 +73,11 @@ await runToEnd('restore', deadline, async (t) => {
 })
 
 /** Clients may have synchronized changes made after the backup, so they must synchronize from the beginning. */
-async function restartHistoryIn(config: Pick<Config, 'dataDir' | 'postgresBin'>): Promise<void> {
-  await using stack = new AsyncDisposableStack()
-  const t = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
-  const connection = await startStopped(t, config)
-  await migrate(connection)
-  const db = openDatabase(connection)
-  await db.run(restartHistory, []).finally(() => db.close())
+function restartHistoryIn(config: Pick<Config, 'dataDir' | 'postgresBin'>): Promise<void> {
+  return withTeardowns(async (t) => {
+    const connection = await startStopped(t, config)
+    await migrate(connection)
+    const db = openDatabase(connection)
+    await db.run(restartHistory, []).finally(() => db.close())
+  })
 }

@@ -7,7 +7,8 @@ import type { ServiceConnection } from './running-service.ts'
 
 /**
  * Copies DATA_DIR to a folder in it while the service runs. The first passes copy everything while it changes. The last one copies
- * what has changed since, while PostgreSQL is stopped in the middle of what it does: the copy is what a kill of the service at this moment would leave.
+ * what has changed since, while PostgreSQL is stopped in the middle of what it does: the copy is what a kill of the service at this
+ * moment would leave.
  */
 
 /** Milliseconds. A file that changed this shortly before it was copied may have changed again with the same time. */

@@ -3,6 +3,12 @@ export interface Teardown {
   teardown(action: () => Promise<unknown>): void
 }
 
+/** Runs a part of a script, and then its teardowns, also if it rejects. */
+export const withTeardowns = async <T>(run: (t: Teardown) => Promise<T>): Promise<T> => {
+  await using stack = new AsyncDisposableStack()
+  return await run({ teardown: (action) => stack.defer(async () => void (await action())) })
+}
+
 /**
  * Runs a script and exits: with 1 if it rejects, takes longer than `deadline` milliseconds or is interrupted, else with
  * `process.exitCode`. Teardowns always run before.

@@ -8,6 +8,7 @@ import { coverageFolder } from '../client/contract-check.ts'
 import { excerpt } from '../client/excerpt.ts'
 import { reportCoverage } from './contract-coverage.ts'
 import { compileCache, nodeArguments } from './node-settings.ts'
+import { withTeardowns } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 import { createTemplate, startTestServer } from './test-server.ts'
 import type { Ready } from './test-worker.ts'
@@ -130,13 +131,13 @@ function allFiles(): string[] {
 }
 
 /** Runs all files with databases on the server of DATABASE_URL, or on one that is started for this run. */
-async function runOnServer(): Promise<void> {
-  await using stack = new AsyncDisposableStack()
-  const teardown = { teardown: (end: () => Promise<unknown>) => stack.defer(async () => void (await end())) }
-  const url = process.env.DATABASE_URL || (await startTestServer(teardown, temporary))
-  environment['DATABASE_URL'] = url
-  environment['TEMPLATE_DATABASE'] = await createTemplate(teardown, url)
-  await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
+function runOnServer(): Promise<void> {
+  return withTeardowns(async (run) => {
+    const url = process.env.DATABASE_URL || (await startTestServer(run, temporary))
+    environment['DATABASE_URL'] = url
+    environment['TEMPLATE_DATABASE'] = await createTemplate(run, url)
+    await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
+  })
 }
 
 /** Runs files in a worker. If it dies, a new worker runs the rest. */

@@ -140,7 +140,7 @@ export const restrictFolder = async (folder: string): Promise<void> => {
 }
 
 /** Makes a rename in a folder durable. */
-const syncFolder = async (folder: string): Promise<void> => {
+export const syncFolder = async (folder: string): Promise<void> => {
   if (process.platform === 'win32') return
   await using handle = await open(folder, 'r')
   await handle.sync()
