@@ -12,7 +12,8 @@ import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
  * Builds the container image without a registry or a container engine: debootstrap makes the base image. Then runs the image by its
- * configuration in its own namespaces without DATABASE_URL, runs the tour against it, stops it, starts it again, kills it, and starts it again.
+ * configuration in its own namespaces without DATABASE_URL, runs the tour against it, stops it, starts it again, kills it, and starts it
+ * again.
  */
 
 /** Milliseconds. */

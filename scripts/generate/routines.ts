@@ -5,8 +5,8 @@ import { viewerRoutines } from '../../src/db/access/access-relations.ts'
 import { foldingRoutines } from '../../src/db/folded-characters.ts'
 
 /**
- * Generates the routines that are derived from the table of folded characters and the letters that Node.js knows, a file of its own, and from the access rules, a part of
- * routines.sql.
+ * Generates the routines that are derived from the table of folded characters and the letters that Node.js knows, a file of its own,
+ * and from the access rules, a part of routines.sql.
  */
 
 const pathOf = (name: string): string => fileURLToPath(new URL(`../../src/db/${name}`, import.meta.url))

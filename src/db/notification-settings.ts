@@ -256,8 +256,8 @@ const claim = statement(
 )
 
 /**
- * Moves times that are further ahead than the service sets them, after the clock was set back, to the latest that it sets now. Notifications of a digest that was
- * sent are moved with its end, so that the next digest has those that follow, and no others.
+ * Moves times that are further ahead than the service sets them, after the clock was set back, to the latest that it sets now.
+ * Notifications of a digest that was sent are moved with its end, so that the next digest has those that follow, and no others.
  */
 export const correctDigestTimes = statement('notification_settings.correct_times', {}, {}, () => {
   const latest = sql`now() + case ${settings.mail_digest} when 'hourly' then interval '1 hour' else interval '25 hours' end`

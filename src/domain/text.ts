@@ -20,6 +20,16 @@ export const hasTooManyMarks = (text: string): boolean => {
   return false
 }
 
+/** Text with at most `maxMarksInRow` marks in a row. */
+export const withFewerMarks = (text: string): string => {
+  if (!hasTooManyMarks(text)) return text
+  let inRow = 0
+  return Array.from(text, (character) => {
+    inRow = /[\p{M}\uff9e\uff9f]/u.test(character) ? inRow + 1 : 0
+    return inRow > maxMarksInRow ? '' : character
+  }).join('')
+}
+
 /** Text that would take too long to normalize. Request validation refuses such text earlier; this is defence in depth. */
 export class TextTooCostly extends Error {
   override readonly name = 'TextTooCostly'

@@ -1,4 +1,4 @@
-import { hasTooManyMarks, maxMarksInRow, isVisible, toCleanText, toNfc } from '../domain/text.ts'
+import { isVisible, toCleanText, toNfc, withFewerMarks } from '../domain/text.ts'
 import type { Fault } from './drafts.ts'
 
 /** The limits of the contract, in characters. */
@@ -46,15 +46,6 @@ export const cleanLine = (
   name: string = field,
 ): string => {
   const line = cleanText(text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim(), field, faults, name)
-  const normal = toNfc(hasTooManyMarks(line) ? withFewerMarks(line) : line).trim()
+  const normal = toNfc(withFewerMarks(line)).trim()
   return isVisible(normal) ? normal : ''
-}
-
-/** Text with at most `maxMarksInRow` marks in a row. */
-const withFewerMarks = (text: string): string => {
-  let inRow = 0
-  return Array.from(text, (character) => {
-    inRow = /[\p{M}\uff9e\uff9f]/u.test(character) ? inRow + 1 : 0
-    return inRow > maxMarksInRow ? '' : character
-  }).join('')
 }
