@@ -25,7 +25,7 @@ import {
   temporaryFolder,
 } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
-import { beginTask } from '../fixture/unfinished-request.ts'
+import { beginAttachment, beginTask } from '../fixture/unfinished-request.ts'
 
 /** PostgreSQL as a child of the service, without DATABASE_URL. */
 
@@ -215,18 +215,32 @@ t.test('one folder, through kills and what they leave', async (t) => {
   })
 })
 
-t.test('Ctrl+C in a terminal: the request that runs is finished, then PostgreSQL stops', async (t) => {
+t.test('Ctrl+C in a terminal: an upload that runs is finished, then PostgreSQL stops', async (t) => {
   const DATA_DIR = await newFolder(t)
   const service = await startProcess(t, { DATA_DIR }, { ownGroup: true })
-  const { token } = await createClient(service.url).register('ada')
+  const { expect, register } = createClient(service.url)
+  const { token } = await register('ada')
+  const { body: task } = await expect('createTask', 201, { token, body: { title: 'With a file' } })
   const pid = await pidOf(DATA_DIR)
-  const finish = await beginTask(service.url, token, 'Begun before the stop')
+  const content = 'x'.repeat(1_000_000)
+  const finish = await beginAttachment(service.url, token, { taskId: task.id, content })
   // A terminal sends it to all processes of its foreground group.
   service.signalGroup('SIGINT')
   await eventually('the service is stopping', async () => service.output().includes('stopping after'))
   t.equal(await finish(), 201)
   t.equal(await service.exited, 0)
   await untilGone(pid)
+
+  const later = createClient((await startProcess(t, { DATA_DIR })).url)
+  const { body } = await later.expect('listTaskAttachments', 200, { token, params: { task_id: task.id } })
+  const downloads = await Promise.all(
+    body.items.map(({ id }) => later.expect('downloadAttachment', 200, { token, params: { attach_id: id } })),
+  )
+  t.strictSame(
+    downloads.map(({ body }) => Buffer.from(body as unknown as Uint8Array).toString()),
+    [content],
+    'the file is there after the next start',
+  )
 })
 
 t.test('a second signal ends both at once', async (t) => {
