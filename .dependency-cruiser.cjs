@@ -14,6 +14,7 @@ const mayImport = {
   'db/access': ['domain', 'db/schema', 'db/engine'],
   'db/lists': ['domain', 'db/schema', 'db/engine', 'db/access'],
   db: ['domain', 'concurrency', 'problems', 'interchange', 'db/schema', 'db/engine', 'db/access', 'db/lists'],
+  'db/transfer': ['db', 'db/engine'],
   storage: ['concurrency', 'config', 'problems'],
   images: ['concurrency', 'problems', 'storage'],
   mail: ['config'],

@@ -1,15 +1,19 @@
 import t, { type Test } from 'tap'
-import { copyDatabase } from '../src/db/copy.ts'
+import { copyDatabase } from '../src/db/transfer/copy.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
+import { readTables } from '../src/db/transfer/read.ts'
 import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
-import { createEmptyDatabase } from './fixture/database.ts'
+import { createEmptyDatabase, createTestDatabase, type TestDatabase } from './fixture/database.ts'
+import { eventually } from './fixture/eventually.ts'
 
 const serverUrl = process.env.DATABASE_URL
 const skip = serverUrl === undefined
 
-const openEmpty = async (t: Test) => {
-  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+const openEmpty = async (t: Test) => open(t, await createEmptyDatabase(t, serverUrl ?? ''))
+const openMigrated = async (t: Test) => open(t, await createTestDatabase(t))
+
+const open = (t: Test, { options }: TestDatabase) => {
   const db = openDatabase(options)
   t.teardown(() => db.close())
   return {
@@ -44,8 +48,7 @@ const openEmpty = async (t: Test) => {
 }
 
 t.test('a database that is copied twice has every event once, in order', { skip }, async (t) => {
-  const [first, second, third] = [await openEmpty(t), await openEmpty(t), await openEmpty(t)]
-  await migrate(first.options)
+  const [first, second, third] = [await openMigrated(t), await openMigrated(t), await openEmpty(t)]
   await first.record('a1', 'a2', 'a3')
   await copyDatabase(first.options, second.options)
   await second.becomeFresh()
@@ -54,6 +57,109 @@ t.test('a database that is copied twice has every event once, in order', { skip 
   await third.becomeFresh()
   await third.record('c1')
   t.strictSame(await third.types(), ['a1', 'a2', 'a3', 'b1', 'b2', 'b3', 'c1'])
+})
+
+t.test('every reader of a copy goes on where it was, in the same order', { skip }, async (t) => {
+  const [first, second] = [await openMigrated(t), await openMigrated(t)]
+  await first.record('a', 'b', 'c', 'd', 'e', 'f')
+  // Transactions whose order is not that of their ordinals.
+  const positions = { a: [900, 2], b: [901, 1], c: [901, 6], d: [902, 4], e: [903, 5], f: [903, 7] }
+  for (const [type, [transaction = 0, ordinal = 0]] of Object.entries(positions))
+    await first.db.run(
+      `update events set changed_in = '${transaction}', ordinal = ${ordinal + 100} where type = '${type}'`,
+      [],
+    )
+  for (const [name, position] of [
+    ['none', `'0', 0`],
+    ['early', `'901', 101`],
+    ['between', `'902', 0`],
+    ['late', `'903', 105`],
+    ['all', `'950', 0`],
+  ])
+    await first.db.run(
+      `insert into event_readers (name, changed_in, ordinal) values ('${name}', ${position})`,
+      [],
+    )
+  const owner = '00000000-0000-7000-8000-000000000001'
+  await first.db.run(
+    `with owner as (
+      insert into users (id, username, email, display_name, role) values ('${owner}', 'ada', 'ada@example.com', 'Ada', 'member')
+    ) insert into webhooks (id, owner_id, url, event_types, secret) values ('${owner}', '${owner}', 'https://example.com', '{*}', '\\x00')`,
+    [],
+  )
+  await first.db.run(
+    `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal)
+    select id, '${owner}'::uuid, ordinal, id, type, changed_in, ordinal from events where type <> 'f'
+    union all select gen_random_uuid(), '${owner}'::uuid, 1, gen_random_uuid(), 'test', null, null
+    union all select gen_random_uuid(), '${owner}'::uuid, 2, gen_random_uuid(), 'deleted', '800', 3`,
+    [],
+  )
+  const readings = ({ db }: typeof first) =>
+    db.run(
+      `select name, (select string_agg(type, ' ' order by events.changed_in, events.ordinal) from events
+        where (events.changed_in, events.ordinal) > (reader.changed_in, reader.ordinal)) as unread
+      from event_readers reader order by name`,
+      [],
+    )
+  const deliveries = ({ db }: typeof first) =>
+    db.run(
+      `select event_type, events.type, event_changed_in is null as is_test from webhook_deliveries
+      left join events on (changed_in, ordinal) = (event_changed_in, event_ordinal) order by event_type`,
+      [],
+    )
+  const unread = await readings(first)
+  t.strictSame(
+    unread.map((row) => [row.name, row.unread]),
+    [
+      ['all', null],
+      ['between', 'd e f'],
+      ['early', 'c d e f'],
+      ['late', 'f'],
+      ['none', 'a b c d e f'],
+    ],
+  )
+  const delivered = await deliveries(first)
+  await copyDatabase(first.options, second.options)
+  t.strictSame(await readings(second), unread)
+  t.strictSame(await deliveries(second), delivered)
+  const [newest] = await second.db.run(
+    'select max(changed_in::text) as changed_in, max(ordinal) as ordinal from events',
+    [],
+  )
+  t.strictSame(newest, { changed_in: '0', ordinal: '6' })
+  await second.record('g')
+  t.strictSame(await second.types(), ['a', 'b', 'c', 'd', 'e', 'f', 'g'])
+})
+
+t.test('readers of events go on while a database is read', { skip }, async (t) => {
+  const source = await openMigrated(t)
+  const { db, options } = source
+  await source.record('before')
+  const read = await readTables(options, async (tables) => {
+    const lines: string[] = []
+    for (const table of tables) {
+      if (table.name === 'events') {
+        await source.record('meanwhile')
+        const [transactions] = await db.run(
+          `select count(*) as count, count(backend_xid) as with_id from pg_stat_activity
+          where datname = current_database() and state = 'idle in transaction'`,
+          [],
+        )
+        t.strictSame(transactions, { count: '1', with_id: '0' }, 'its transaction has no id')
+        await eventually('the event is before the horizon', async () => {
+          const [event] = await db.run(
+            `select from events where type = 'meanwhile' and changed_in < pg_snapshot_xmin(pg_current_snapshot())`,
+            [],
+          )
+          return event !== undefined
+        })
+      }
+      for await (const chunk of table.rows()) lines.push(Buffer.from(chunk).toString())
+    }
+    return lines.join('')
+  })
+  t.match(read, 'before')
+  t.notMatch(read, 'meanwhile', 'the snapshot is of the beginning')
 })
 
 t.test('a migration mends a database that an older version has copied', { skip }, async (t) => {

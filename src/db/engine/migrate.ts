@@ -93,6 +93,23 @@ export const migrate = (
   })
 
 /**
+ * Creates a schema within a transaction of a database that has no tables of the service, or the tables of this schema already.
+ *
+ * @throws DatabaseUnsuitable as `migrate` does, and for another schema
+ */
+export const createSchema = async (transaction: postgres.TransactionSql, schema: Schema): Promise<void> => {
+  const applied = await readTables(transaction)
+  expectMigratable(applied, schema)
+  const { pending, unknown } = compare(applied, schema)
+  if (pending === 0 && unknown === 0) return
+  if (applied.migrations.size > 0)
+    throw new DatabaseUnsuitable(
+      'The database has tables of another version of Taskwright. Name an empty database',
+    )
+  await transaction.unsafe(scriptOf(applied, schema.migrations, schema.routines)).simple()
+}
+
+/**
  * Compares a database's migrations with those of this version.
  *
  * @throws DatabaseUnavailable
@@ -147,7 +164,7 @@ const readApplied = (client: postgres.Sql): Promise<Applied> =>
     () => new DatabaseUnavailable({ cause: new Error('it does not answer') }),
   )
 
-const readTables = async (client: postgres.Sql): Promise<Applied> => {
+const readTables = async (client: postgres.ISql): Promise<Applied> => {
   // Before the migrations: another process may apply them meanwhile.
   const [server] = await client<{ encoding: string; relations: string }[]>`
     select current_setting('server_encoding') as encoding,
@@ -184,7 +201,7 @@ const expectMigratable = (applied: Applied, schema: Schema): void => {
     )
 }
 
-const exists = async (client: postgres.Sql, table: string): Promise<boolean> => {
+const exists = async (client: postgres.ISql, table: string): Promise<boolean> => {
   const [found] = await client<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`
   return found?.exists === true
 }
