@@ -78,10 +78,13 @@ const inBulk = async (
     select indexname, indexdef from pg_indexes
     where tablename in ${client(tables)} and indexname not like '%pkey' and indexname not like '%_pk'`
   for (const { indexname } of indexes) await client.unsafe(`drop index "${indexname}"`)
-  await client`set session_replication_role = replica`
+  const setTriggers = async (state: 'enable' | 'disable'): Promise<void> => {
+    for (const table of tables) await client.unsafe(`alter table "${table}" ${state} trigger user`)
+  }
+  await setTriggers('disable')
   await client`set maintenance_work_mem = '256MB'`
   await fill()
   for (const { indexdef } of indexes) await client.unsafe(indexdef)
-  await client`reset session_replication_role`
+  await setTriggers('enable')
   await client`vacuum analyze`
 }
