@@ -5,6 +5,8 @@ interface FairQueueOptions {
   readonly concurrency: number
   /** Of these, tasks per caller. Background jobs are exempt. */
   readonly share: number
+  /** Whether a caller has used too much lately: they have one task at a time, and wait behind the others. By default, nobody has. */
+  readonly isSpent?: (caller: string) => boolean
   /** Waiting tasks per caller. */
   readonly maxWaiting: number
   /** Waiting tasks of all callers. */
@@ -37,11 +39,12 @@ interface Lane {
 
 /**
  * Runs tasks with bounded concurrency, round robin between callers, so that one caller's backlog does not delay
- * another's first task. Abandoned tasks are dropped when their turn comes.
+ * another's first task. Callers who are spent take turns behind those who are not. Abandoned tasks are dropped when their turn comes.
  */
 export const fairQueue = ({
   concurrency,
   share,
+  isSpent = () => false,
   maxWaiting,
   maxWaitingInAll,
   maxWait,
@@ -61,7 +64,7 @@ export const fairQueue = ({
   }
 
   const hasCapacity = (caller: string, lane: Lane): boolean =>
-    running < concurrency && (caller === background || lane.running < share)
+    running < concurrency && (caller === background || lane.running < (isSpent(caller) ? 1 : share))
 
   const moveToEnd = (caller: string, lane: Lane): void => {
     lanes.delete(caller)
@@ -78,7 +81,7 @@ export const fairQueue = ({
     running -= 1
     lane.running -= 1
     moveToEnd(caller, lane)
-    beginNext()
+    while (beginNext(false) || beginNext(true));
     forgetIdle(caller, lane)
   }
 
@@ -86,10 +89,10 @@ export const fairQueue = ({
     if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(caller)
   }
 
-  const beginNext = (): void => {
+  /** Begins the next task of the callers who are spent, or of the others. Returns whether there was one. */
+  const beginNext = (ofSpent: boolean): boolean => {
     for (const [caller, lane] of lanes) {
-      if (running >= concurrency) return
-      if (!hasCapacity(caller, lane)) continue
+      if (isSpent(caller) !== ofSpent || !hasCapacity(caller, lane)) continue
       const next = takeWanted(lane)
       if (next === null) {
         forgetIdle(caller, lane)
@@ -97,8 +100,9 @@ export const fairQueue = ({
       }
       occupy(caller, lane)
       next.begin()
-      return
+      return true
     }
+    return false
   }
 
   const takeWanted = (lane: Lane): Waiting | null => {
@@ -139,7 +143,8 @@ export const fairQueue = ({
       if (place === -1) return
       lane.waiting.splice(place, 1)
       waiting -= 1
-      reject(refuse('late'))
+      // Whoever is spent waits for themselves.
+      reject(refuse(isSpent(work.caller) ? 'caller_busy' : 'late'))
     }, maxWait)
     try {
       await promise

@@ -106,10 +106,47 @@ t.test('calls that wait too long are refused', async (t) => {
   await first
 })
 
+t.test('calls of a principal that is spent are refused as its own when they wait too long', async (t) => {
+  const { run, endAll } = queueOf({ isSpent: (caller) => caller === 'a', maxWait: 20 })
+  const first = run('a')
+  await t.rejects(run('a'), /caller_busy/)
+  await endAll()
+  await first
+})
+
 t.test('calls beyond the total maximum are refused', async (t) => {
   const { run, endAll } = queueOf({ concurrency: 1, maxWaitingInAll: 2 })
   const all = [run('a'), run('b'), run('c')]
   await t.rejects(run('d'), /busy/)
+  await endAll()
+  await Promise.all(all)
+})
+
+t.test('a principal that is spent has one slot, behind the others', async (t) => {
+  const spent = new Set(['a'])
+  const { run, started, settle, endFirst, endAll } = queueOf({ isSpent: (caller) => spent.has(caller) })
+  const all = ['b', 'a', 'a', 'a', 'b', 'b', 'c', 'b'].map((principal) => run(principal))
+  await settle()
+  t.strictSame(started, ['b', 'a', 'b'])
+  await endFirst()
+  await endFirst()
+  t.strictSame(started.slice(3), ['c', 'b'], 'though a came first')
+  spent.clear()
+  await endFirst()
+  t.strictSame(started.slice(5), ['a'])
+  await endAll()
+  await Promise.all(all)
+})
+
+t.test('a principal that is no longer spent has its slots again', async (t) => {
+  const spent = new Set(['a'])
+  const { run, started, settle, endFirst, endAll } = queueOf({ isSpent: (caller) => spent.has(caller) })
+  const all = ['a', 'a', 'a', 'a'].map((principal) => run(principal))
+  await settle()
+  t.equal(started.length, 1)
+  spent.clear()
+  await endFirst()
+  t.equal(started.length, 3)
   await endAll()
   await Promise.all(all)
 })

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
+import { timeBudget } from '../../concurrency/time-budget.ts'
 import { currentWork, type Work, writes } from '../../concurrency/work.ts'
 import type { ConnectionOptions } from './connection.ts'
 import {
@@ -88,10 +89,12 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   const pool = openPool(options)
   const listening: ReturnType<typeof listenForNotifications>[] = []
 
+  const budget = timeBudget()
   const queueFor = (concurrency: number) =>
     fairQueue({
       concurrency,
       share: Math.min(maxConnectionsPerPrincipal, concurrency),
+      isSpent: budget.isSpent,
       maxWaiting: maxWaitingPerPrincipal,
       maxWaitingInAll,
       maxWait: deadline,
@@ -102,6 +105,17 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     })
   const queue = queueFor(maxConnections[options.kind])
   const transactions = queueFor(maxTransactions[options.kind])
+
+  /** Runs a task that occupies a session, when it is the turn of its caller. */
+  const inTurn = <T>(work: Work, task: () => Promise<T>): Promise<T> =>
+    queue.run(work, async () => {
+      const startedAt = performance.now()
+      try {
+        return await task()
+      } finally {
+        budget.spend(work.caller, performance.now() - startedAt)
+      }
+    })
 
   let leftReadOnlyAt = Number.NEGATIVE_INFINITY
 
@@ -185,13 +199,11 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   return {
     run: async (text, values, mode = 'prepared') => {
       const work = workOutsideTransactions()
-      return repeatedly(() => queue.run(work, () => send(work, text, values, mode)))
+      return repeatedly(() => inTurn(work, () => send(work, text, values, mode)))
     },
     transaction: async (body, actor) => {
       const work = workOutsideTransactions()
-      return repeatedly(() =>
-        transactions.run(work, () => queue.run(work, () => transact(work, actor, body))),
-      )
+      return repeatedly(() => transactions.run(work, () => inTurn(work, () => transact(work, actor, body))))
     },
     listen(channel, listener) {
       if (options.kind === 'server') listening.push(listenForNotifications(options, channel, listener))

@@ -1,0 +1,38 @@
+import t from 'tap'
+import { timeBudget } from '../../src/concurrency/time-budget.ts'
+import { background } from '../../src/concurrency/work.ts'
+
+const startBudget = () => {
+  let now = 0
+  const budget = timeBudget(() => now)
+  /** Uses a part of each of these seconds. */
+  const use = (caller: string, part: number, seconds: number): void => {
+    for (const end = now + seconds * 1_000; now < end; now += 100) budget.spend(caller, part * 100)
+  }
+  return { ...budget, use, pass: (seconds: number) => (now += seconds * 1_000) }
+}
+
+t.test('who uses less than a fifth of the time is never spent', async (t) => {
+  const { use, isSpent } = startBudget()
+  use('a', 0.19, 120)
+  t.notOk(isSpent('a'))
+})
+
+t.test('who uses more is spent until it is repaid, and others are not', async (t) => {
+  const { use, pass, isSpent } = startBudget()
+  use('a', 1, 2)
+  t.notOk(isSpent('a'), 'a burst of two seconds is free')
+  use('a', 1, 60)
+  t.ok(isSpent('a'))
+  t.notOk(isSpent('b'))
+  pass(10)
+  t.ok(isSpent('a'))
+  pass(10)
+  t.notOk(isSpent('a'))
+})
+
+t.test('background jobs are never spent', async (t) => {
+  const { use, isSpent } = startBudget()
+  use(background, 1, 60)
+  t.notOk(isSpent(background))
+})
