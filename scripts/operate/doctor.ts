@@ -11,10 +11,7 @@ import { deriveKeys } from '../../src/auth/keys.ts'
 import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { isMissing } from '../../src/db/engine/cluster-folder.ts'
-import {
-  type ServerConnection,
-  statementTimeout as maxStatementTimeout,
-} from '../../src/db/engine/connection.ts'
+import { type ServerConnection, readTimeout } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
 import { freeBytesOf } from '../../src/db/engine/disk-space.ts'
@@ -229,9 +226,9 @@ const checkDatabase: Check = async (config, t) => {
         `Its clock is ${durationText(Math.abs(clockAhead))} ${clockAhead > 0 ? 'ahead of' : 'behind'} this machine's. Synchronize both with NTP.`,
       )
     const { statementTimeout, notifies } = sessions
-    if (statementTimeout === 0 || statementTimeout > maxStatementTimeout)
+    if (statementTimeout === 0 || statementTimeout > readTimeout)
       throw new Fault(
-        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTimeout}ms'.`,
+        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${readTimeout}ms'.`,
       )
     const notificationNote =
       notifies === false

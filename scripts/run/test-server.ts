@@ -54,7 +54,8 @@ export const startTestServer = async (t: Teardown, parent: string): Promise<stri
  */
 export const createTemplate = async (t: Teardown, serverUrl: string): Promise<string> => {
   const name = `template_${randomBytes(8).toString('hex')}`
-  const server = createClient({ kind: 'server', url: serverUrl })
+  // Without the statement timeout of the service.
+  const server = createClient({ kind: 'server', url: serverUrl }, { connection: {} })
   t.teardown(() => server.end())
   await server.unsafe(`create database ${name}`)
   t.teardown(() => server.unsafe(`drop database ${name}`))

@@ -3,6 +3,8 @@ import {
   CallerGone,
   ConstraintViolation,
   DatabaseUnavailable,
+  ListTooExpensive,
+  StatementCancelled,
   TooManyConflicts,
   TooManyStatements,
 } from './engine/errors.ts'
@@ -48,6 +50,12 @@ export const databaseProblem: MapError = (error) => {
   if (error instanceof CallerGone) return problems.invalidToken()
   if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
   if (error instanceof TooManyConflicts) return problems.writeConflict(error)
+  if (error instanceof ListTooExpensive) return problems.listTooExpensive()
+  if (error instanceof StatementCancelled)
+    return problems.serviceUnavailable(
+      'The database took too long. Nothing was changed. Retry in a few seconds.',
+      error,
+    )
   if (error instanceof DatabaseUnavailable)
     return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
   return null

@@ -20,6 +20,7 @@ import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
 import { type CallerPlaceholders, changeBranches, seesTask } from './access/permissions.ts'
 import { isMember, isProjectLive } from './access/access-relations.ts'
 import type { ContextPlaceholders, StatementContext } from './engine/context.ts'
+import { listed } from './engine/errors.ts'
 import { horizon } from './engine/horizon.ts'
 import { nilId } from '../domain/nil-id.ts'
 import type { Placeholders } from './engine/parameters.ts'
@@ -314,6 +315,8 @@ const select = { member: selectFor('member'), admin: selectFor('admin') }
 /**
  * The changes after `position`, or from the beginning if it is null. Returns null if the position has expired: tombstones
  * after it have been removed, or it belongs to another history.
+ *
+ * @throws ListTooExpensive
  */
 export const selectTaskChanges = async (
   ctx: StatementContext<Principal>,
@@ -336,8 +339,8 @@ export const selectTaskChanges = async (
   const { everything, filtered } = select[role]
   const rows =
     projects === null && assignees === null
-      ? await everything(ctx, values)
-      : await filtered(ctx, {
+      ? everything(ctx, values)
+      : filtered(ctx, {
           ...values,
           any_project: projects === null,
           no_project: projects?.includes('none') ?? false,
@@ -345,7 +348,7 @@ export const selectTaskChanges = async (
           any_assignee: assignees === null,
           assignees: assignees ?? [],
         })
-  const row = expectRow(rows)
+  const row = expectRow(await listed(rows))
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from '../db/engine/client.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import { isOutage } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { takeLease, withLease } from '../db/leases.ts'
 
@@ -129,4 +129,4 @@ const repeat = (name: string, job: Job, log: FastifyBaseLogger): RepeatedRun => 
 
 /** Whether the database is unavailable, which `reportOutages` logs, or the service is stopping. */
 const isExpected = (error: unknown): boolean =>
-  error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')
+  isOutage(error) || (error instanceof Error && error.name === 'AbortError')

@@ -1,7 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { OperationId } from '../contract/contract.ts'
-import { ConstraintViolation, DatabaseUnavailable, TooManyConflicts } from '../db/engine/errors.ts'
+import {
+  ConstraintViolation,
+  DatabaseUnavailable,
+  StatementCancelled,
+  TooManyConflicts,
+} from '../db/engine/errors.ts'
 import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
 import { onRequestEnd, onStreaming } from '../http/running.ts'
@@ -186,8 +191,8 @@ export const metricsOfWorkers = (): MetricsSource => {
   return { contentType: workers.contentType, metrics: () => workers.clusterMetrics() }
 }
 
-/** `refused` is a client error. `unavailable` and `failed` are for the operator to investigate. */
-type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
+/** `refused` is a client error, and `cancelled` usually one. `unavailable` and `failed` are for the operator to investigate. */
+type Outcome = 'done' | 'refused' | 'cancelled' | 'unavailable' | 'failed'
 
 const timed =
   (
@@ -209,6 +214,7 @@ const timed =
 
 const outcomeOfStatement = (error: unknown): Outcome => {
   if (error instanceof ConstraintViolation || error instanceof TooManyConflicts) return 'refused'
+  if (error instanceof StatementCancelled) return 'cancelled'
   return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
 }
 

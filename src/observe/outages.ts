@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify'
-import { DatabaseUnavailable, SchemaPending } from '../db/engine/errors.ts'
+import { isOutage, SchemaPending } from '../db/engine/errors.ts'
 import { watchOutage } from '../domain/outage.ts'
 import { StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Instrument } from './instrument.ts'
@@ -13,7 +13,7 @@ export const reportOutages = (
 })
 
 const isOutageOfDatabase = (error: unknown): error is Error =>
-  error instanceof DatabaseUnavailable && !(error instanceof SchemaPending)
+  isOutage(error) && !(error instanceof SchemaPending)
 
 const isOutageOfStorage = (error: unknown): error is Error =>
   error instanceof StorageUnavailable || error instanceof StorageFull

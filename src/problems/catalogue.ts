@@ -424,6 +424,14 @@ export const problemTypes = {
       'The token is unknown, expired or already used, the invitation was revoked or replaced, the sender no longer manages the project, or the project was deleted. The response does not say which.',
     remedy: 'Ask for a new invitation.',
   },
+  list_too_expensive: {
+    status: 422,
+    title: 'List too expensive',
+    cause:
+      'The database would have to read too much to answer: the list was cancelled after two seconds. This depends on how much you can see, on the conditions and the order, and on what else the database does.',
+    remedy:
+      'Ask for less: a project, a range of times, fewer or narrower conditions, no `include_total`, or an order that has an index (`created_at`, `updated_at`, `due_at`).',
+  },
   url_not_allowed: {
     status: 422,
     title: 'URL not allowed',

@@ -136,6 +136,11 @@ export const problems = {
       '/sort',
       `would have to sort more than ${limit.toLocaleString('en')} tasks; narrow them with filters, or sort by created_at, updated_at or due_at`,
     ),
+  listTooExpensive: () =>
+    new Problem(
+      'list_too_expensive',
+      'The list took more than two seconds, and was cancelled. Ask for less: a project, a range of times, fewer conditions, no include_total, or an order that has an index (created_at, updated_at, due_at).',
+    ),
   sortedTwice: () =>
     new Problem(
       'invalid_request',

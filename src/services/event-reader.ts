@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import { background, runAs } from '../concurrency/work.ts'
 import type { Database } from '../db/engine/client.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import { isOutage } from '../db/engine/errors.ts'
 import {
   hasEventsAfter,
   selectEventsForViewers,
@@ -96,8 +96,7 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
       try {
         await runAs({ caller: background, isAbandoned: () => false, sent: [] }, readOn)
       } catch (error) {
-        if (!(error instanceof DatabaseUnavailable))
-          log.warn({ err: error }, 'Events could not be read for streams')
+        if (!isOutage(error)) log.warn({ err: error }, 'Events could not be read for streams')
       }
       await pause(pollInterval, undefined, { ref: false, signal: stopping.signal }).catch(() => undefined)
     }

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from '../db/engine/client.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import { DatabaseUnavailable, isOutage } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
   type Attempt,
@@ -199,7 +199,7 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
       taken[queue].add(slot)
       const serving = serve(id, slot, stop)
         .catch((error: unknown) => {
-          if (!(error instanceof DatabaseUnavailable))
+          if (!isOutage(error))
             log.warn({ err: error, webhook: id }, 'A webhook could not be served and will be retried')
         })
         .finally(() => {

@@ -27,7 +27,7 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
   const runDoctor = async () => runProcess({ ...environment, DATA_DIR: await temporaryFolder(t) }, doctor)
 
   const unset = await runDoctor()
-  t.match(unset.output, /FAIL +database: .*pooler ignores the statement_timeout.*'8000ms'/)
+  t.match(unset.output, /FAIL +database: .*pooler ignores the statement_timeout.*'2000ms'/)
   await setForRole(serverUrl)
   // The pooler's connections were opened before the setting.
   const sql = createSqlClient({ kind: 'server', url: superuserUrl })

@@ -3,9 +3,11 @@ import {
   DatabaseUnavailable,
   SchemaPending,
   SerializationFailure,
+  StatementCancelled,
   TooManyConflicts,
   TooManyStatements,
 } from '../../src/db/engine/errors.ts'
+import { createMetrics } from '../../src/observe/metrics.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { StorageUnavailable } from '../../src/storage/storage.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -18,6 +20,7 @@ const { db } = await openTestDatabase(t)
 const disk = await diskStorage(await temporaryFolder(t))
 let isPending = false
 let isAway = false
+let isSlow = false
 /** Transactions after which others fail. */
 let freeTransactions = Infinity
 let isBusy = false
@@ -30,6 +33,7 @@ const service = await startService(t, {
     async run(...parameters) {
       if (isPending) throw new SchemaPending()
       if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
+      if (isSlow && /from "?tasks/.test(parameters[0])) throw new StatementCancelled()
       if (isBusy && parameters[0].includes('purge.')) throw new TooManyStatements()
       return db.run(...parameters)
     },
@@ -85,6 +89,24 @@ t.test('a write that met others in every attempt is to be sent again, and is no 
     { msg: 'request', status: 201 },
   ])
   t.equal(lines.length, 2, 'no other line')
+})
+
+t.test('a statement that took too long is no outage', async (t) => {
+  const { id } = (await service.expect('createTask', 201, { token, body: { title: 'Slow' } })).body
+  lines.length = 0
+  isSlow = true
+  await service.expect('listTasks', 422, { token })
+  await service.expect('getTask', 503, { token, params: { task_id: id } })
+  isSlow = false
+  t.match(lines, [
+    { msg: 'request', status: 422, problem: 'list_too_expensive' },
+    { msg: 'request', status: 503, problem: 'service_unavailable' },
+  ])
+  t.equal(lines.length, 2, 'no other line')
+
+  const { forStatements, registry } = createMetrics(() => 0)
+  await t.rejects(forStatements('select', () => Promise.reject(new StatementCancelled())))
+  t.match(await registry.metrics(), /statement_duration_seconds_count\{outcome="cancelled"\} 1$/m)
 })
 
 t.test('a write of which a part is committed does not say that nothing was done', async (t) => {

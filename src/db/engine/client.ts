@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { timeBudget } from '../../concurrency/time-budget.ts'
-import { currentWork, type Work, writes } from '../../concurrency/work.ts'
+import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
 import type { ConnectionOptions } from './connection.ts'
 import {
   DatabaseUnavailable,
@@ -63,7 +63,7 @@ const maxWaitingPerPrincipal = 200
 
 /**
  * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels statements
- * earlier (`statementTimeout`), so after this time its connection is dead; the embedded database has to be restarted.
+ * earlier (`readTimeout`, `writeTimeout`), so after this time its connection is dead; the embedded database has to be restarted.
  */
 const defaultDeadline = 10_000
 
@@ -181,6 +181,20 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   }
 
   /**
+   * Runs a statement outside of transactions. The limit of reads is for what somebody waits for: a statement of a job is a transaction of
+   * its own, which has another limit.
+   */
+  const runAlone: (...statement: Parameters<typeof send>) => Promise<readonly ResultRow[]> = (
+    work,
+    text,
+    values,
+    mode,
+  ) =>
+    work.caller === background && mode !== 'maintenance'
+      ? transact(work, null, (transaction) => transaction.run(text, values, mode))
+      : send(work, text, values, mode)
+
+  /**
    * Repeats a task whose error says that it may succeed then: it was certainly rolled back. The pauses are random, so that those that
    * conflict with each other do not all come again at once.
    */
@@ -199,7 +213,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   return {
     run: async (text, values, mode = 'prepared') => {
       const work = workOutsideTransactions()
-      return repeatedly(() => inTurn(work, () => send(work, text, values, mode)))
+      return repeatedly(() => inTurn(work, () => runAlone(work, text, values, mode)))
     },
     transaction: async (body, actor) => {
       const work = workOutsideTransactions()

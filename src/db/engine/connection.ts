@@ -29,8 +29,14 @@ type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
 /** Seconds to connect and complete the startup handshake. */
 const connectSeconds = 5
 
-/** Milliseconds after which a server cancels a statement. */
-export const statementTimeout = 8_000
+/**
+ * Milliseconds after which PostgreSQL cancels a statement of a session: of reads, which a caller can make expensive. Transactions have
+ * another limit.
+ */
+export const readTimeout = 2_000
+
+/** The same for each statement of a transaction, which can wait for the locks of others. */
+export const writeTimeout = 8_000
 
 const common = {
   max: 1,
@@ -64,7 +70,7 @@ function serverOptions({ path }: ServerConnection): DriverOptions {
     idle_timeout: 300,
     connection: {
       application_name: 'taskwright',
-      statement_timeout: statementTimeout,
+      statement_timeout: readTimeout,
       timezone: 'UTC',
       // For statements of a few milliseconds, JIT compilation costs more than it saves. A string: the driver omits `false`.
       jit: 'off',

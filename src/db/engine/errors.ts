@@ -18,6 +18,12 @@ export class NoAnswer extends DatabaseUnavailable {
   }
 }
 
+/** The database cancelled a statement, which has changed nothing: it took too long, or an operator has cancelled it. */
+export class StatementCancelled extends DatabaseUnavailable {}
+
+/** The database cancelled a statement whose cost grows with what its caller can see: the caller has to ask for less. */
+export class ListTooExpensive extends StatementCancelled {}
+
 /** The database is read-only: it is a standby, it is configured so, or its disk is full. */
 export class WritesRefused extends DatabaseUnavailable {}
 
@@ -108,6 +114,19 @@ export const isForbidden = (error: unknown): error is Error => sqlState(error) =
 /** Whether the database does not know a value, such as a time zone. */
 export const isUnknownValue = (error: unknown): boolean => sqlState(error) === '22023'
 
+/** Whether the database is away, and not only too slow for a statement. */
+export const isOutage = (error: unknown): error is DatabaseUnavailable =>
+  error instanceof DatabaseUnavailable && !(error instanceof StatementCancelled)
+
+/** The rows of a list, a search or a feed. @throws ListTooExpensive */
+export const listed = async <T>(rows: Promise<T>): Promise<T> => {
+  try {
+    return await rows
+  } catch (error) {
+    throw error instanceof StatementCancelled ? new ListTooExpensive({ cause: error.cause }) : error
+  }
+}
+
 /** Whether a retry of the same statement may succeed: serialization failure (40001) or deadlock (40P01). */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
 
@@ -143,6 +162,7 @@ export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
   if (unstorable.has(sqlState(error))) return new UnstorableText({ cause: error })
+  if (sqlState(error) === queryCanceled) return new StatementCancelled({ cause: error })
   if (writeRefusals.has(sqlState(error))) return new WritesRefused({ cause: error })
   if (unavailable.test(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
@@ -153,11 +173,13 @@ const quotingFields = ['detail', 'where', 'internal_query'] as const
 // 22021: an invalid byte sequence. 22P05: a character that cannot be stored.
 const unstorable: ReadonlySet<string> = new Set(['22021', '22P05'])
 
+/** Of statements that reach `statement_timeout`, and of pg_cancel_backend(). */
+const queryCanceled = '57014'
+
 // 53100: disk full.
 const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
 
-// 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention or
-// timeout. 58: system error on the server. 25006: a read-only server such as a standby. 25P, 55P03: timeouts that an
+// 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention. 58: system error on the server. 25006: a read-only server such as a standby. 25P, 55P03: timeouts that an
 // operator has set. Others: driver, system.
 const unavailable =
   /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/

@@ -7,6 +7,7 @@ import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Runner } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../engine/conditions.ts'
 import type { StatementContext } from '../engine/context.ts'
+import { listed } from '../engine/errors.ts'
 import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
 import { expectRow } from '../engine/row-statements.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
@@ -102,7 +103,7 @@ const prepared = new Map<string, Compiled>()
  * One page of a list as the principal sees it, in one statement: the items, the neighboring pages, and the total if
  * requested.
  *
- * @throws TooManyToSort
+ * @throws TooManyToSort, ListTooExpensive
  */
 export const selectPage = async <Field extends string, Table extends PgTable>(
   db: Runner,
@@ -122,9 +123,9 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
     offset,
   }
   const rows = isPrepared(source, request)
-    ? await runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
-    : await runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
-  const row = expectRow(rows)
+    ? runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
+    : runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
+  const row = expectRow(await listed(rows))
   if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
