@@ -431,10 +431,16 @@ t.test('help is printed with exit code 0', async (t) => {
     t.equal(code, 0, args.join(' '))
     t.match(output, /^Usage: npm run --silent admin/)
   }
-  for (const command of ['backup', 'doctor', 'migrate-to', 'restore']) {
+  for (const [command, name] of [
+    ['backup', 'backup'],
+    ['carry-over', 'carry-over'],
+    ['doctor', 'doctor'],
+    ['migrate-to', 'migrate:to'],
+    ['restore', 'restore'],
+  ] as const) {
     const { code, output } = await runProcess({}, operate(command), ['--help'])
     t.equal(code, 0, command)
-    t.match(output, `Usage: npm run ${command.replace('-', ':')}`)
+    t.match(output, `Usage: npm run ${name}`)
   }
 })
 

@@ -1,8 +1,9 @@
 import t, { type Test } from 'tap'
+import { fetchedLines } from '../scripts/operate/carry-over/fetched-lines.ts'
 import { copyDatabase } from '../src/db/transfer/copy.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
-import { readTables } from '../src/db/transfer/read.ts'
+import { type ReadLines, readTables } from '../src/db/transfer/read.ts'
 import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
@@ -160,6 +161,32 @@ t.test('readers of events go on while a database is read', { skip }, async (t) =
   })
   t.match(read, 'before')
   t.notMatch(read, 'meanwhile', 'the snapshot is of the beginning')
+})
+
+t.test('rows that are fetched are those that COPY reads', { skip }, async (t) => {
+  const { db, options } = await openEmpty(t)
+  await db.run(
+    'create table odd (id bigint, name text, data bytea, words text[], value jsonb, at timestamptz, is_done boolean)',
+    [],
+  )
+  await db.run(
+    `insert into odd values (1, E'tab\\t line\\n\\r\\\\ \\\\N ü', '\\x5c0a00ff', array[E'a\\tb', null, '\\"', ''], '{"a": "b\\\\n\\t"}', '2026-11-29 01:02:03.456789+02', true),
+    (2, '', '', '{}', null, 'infinity', false), (null, null, null, null, null, null, null), (3, '\\N', null, null, '"\\\\N"', null, null)`,
+    [],
+  )
+  const textOf = (lines?: ReadLines) =>
+    readTables(
+      options,
+      async ([table]) => {
+        const chunks: Uint8Array[] = []
+        for await (const chunk of table?.rows() ?? []) chunks.push(chunk)
+        return Buffer.concat(chunks).toString()
+      },
+      lines,
+    )
+  const copied = await textOf()
+  t.match(copied, /^(?:[^\n]*\n){4}$/)
+  t.equal((await textOf(fetchedLines)).replaceAll('true', 't').replaceAll('false', 'f'), copied)
 })
 
 t.test('a migration mends a database that an older version has copied', { skip }, async (t) => {

@@ -1,49 +1,38 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { brotliDecompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { readArchive } from '../scripts/operate/archive.ts'
+import { withEngine } from '../scripts/operate/carry-over/engine.ts'
+import { startStopped } from '../scripts/operate/configured-database.ts'
 import { passwordHasher } from '../src/auth/passwords.ts'
 import { copyDatabase } from '../src/db/transfer/copy.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import { startEmbedded } from '../src/db/engine/embedded.ts'
-import { migrate, readSchema, type Schema } from '../src/db/engine/migrate.ts'
+import type { ServerConnection } from '../src/db/engine/connection.ts'
+import { migrate, readSchema } from '../src/db/engine/migrate.ts'
 import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
 import { claimFiles } from '../src/jobs/ownership.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { filesFolder } from '../src/storage/open.ts'
 import { createEmptyDatabase } from './fixture/database.ts'
 import { checkDerived } from './fixture/derived.ts'
-import {
-  read,
-  type RecordedRead,
-  type Recording,
-  startInstallation,
-  tokenFor,
-} from './fixture/installation.ts'
+import { read, type RecordedRead, startInstallation, tokenFor } from './fixture/installation.ts'
 import { sendRequest, type Sent } from '../scripts/client/http-client.ts'
 import { isRead } from './fixture/matrix.ts'
 import { operations, prepareOperations } from './fixture/operations.ts'
-import { temporaryFolder } from './fixture/process.ts'
+import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { backupOf, dataOf, recordingOf, schemaOf, versions } from './fixture/releases.ts'
 import { authenticator } from './fixture/second-factor.ts'
-import { testHashing } from './fixture/service.ts'
+import { type Service, testHashing } from './fixture/service.ts'
 
 /**
- * Upgrades from every release: a backup with data of every kind is restored, and then answers as its version did. `npm run
- * release:prepare` makes the folders of test/releases.
+ * Upgrades from every release: an installation with data of every kind answers as its version did. `npm run release:prepare` makes the
+ * folders of test/releases.
  */
 
-const releases = fileURLToPath(new URL('releases', import.meta.url))
 const serverUrl = process.env.DATABASE_URL ?? ''
 
-const versions = readdirSync(releases, { withFileTypes: true })
-  .flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
-  .toSorted((a, b) => a.localeCompare(b, 'en', { numeric: true }))
-const parse = (version: string, name: string): unknown =>
-  JSON.parse(readFileSync(join(releases, version, name), 'utf8'))
+/** The versions that ran PostgreSQL in WebAssembly where no server was configured. */
+const inWebAssembly: ReadonlySet<string> = new Set(['0.1.0', '0.2.0'])
 
 /** Tables that may be empty in a backup. */
 const emptyTables: Readonly<Record<string, string>> = {
@@ -53,28 +42,36 @@ const emptyTables: Readonly<Record<string, string>> = {
   oidc_codes: 'a code is used up at once',
 }
 
-/** Starts the database of version 0.1 or 0.2 in a folder, as those versions did. */
-const openEarlier = (dataDir: string) =>
-  startEmbedded({
-    dataDir,
-    log: { info: () => undefined, warn: console.error },
-    onFailure: (error) => {
-      throw error
-    },
-  })
+interface Installation {
+  readonly dataDir: string
+  readonly connection: ServerConnection
+}
 
-/** Copies the backup to a server as it was then, and migrates it there. */
-const restoreOnServer = async (t: Test, file: string, schema: Schema) => {
+/** The backup of an installation without DATABASE_URL, as an operator brings it to this version. */
+const upgradeOwn = async (t: Test, version: string): Promise<Installation> => {
   const dataDir = await temporaryFolder(t)
-  await readArchive(file, dataDir, await temporaryFolder(t))
-  const earlier = await openEarlier(dataDir)
+  const command = inWebAssembly.has(version) ? 'carry-over' : 'restore'
+  const program = fileURLToPath(new URL(`../scripts/operate/${command}.ts`, import.meta.url))
+  const { code, output } = await runProcess({ DATA_DIR: dataDir }, program, [await backupOf(t, version)])
+  t.equal(code, 0, output)
+  return { dataDir, connection: await startStopped(t, { dataDir, postgresBin: null }) }
+}
+
+/** An installation on a server, whose schema was that of the version. */
+const upgradeServer = async (t: Test, version: string): Promise<Installation> => {
+  const dataDir = await dataOf(t, version)
   const { options: connection } = await createEmptyDatabase(t, serverUrl)
-  await copyDatabase(earlier.connection, connection, schema).finally(() => earlier.close())
+  await withEngine(join(dataDir, 'postgres'), (earlier) =>
+    copyDatabase(earlier, connection, { schema: schemaOf(version) }),
+  )
   await migrate(connection)
   const [db, storage] = [openDatabase(connection), await diskStorage(filesFolder({ dataDir }))]
   await claimFiles(storage, await restartHistoryIfCopied(db)).finally(() => db.close())
   return { dataDir, connection }
 }
+
+const startUpgraded = (t: Test, { dataDir, connection }: Installation): Promise<Service> =>
+  startInstallation(t, dataDir, connection, passwordHasher({ parameters: testHashing }))
 
 /** An entity tag without the hash of an expanded representation, which new fields change. */
 const withoutHash = (value: unknown, path: string): unknown =>
@@ -97,7 +94,7 @@ const differences = (recorded: unknown, current: unknown, path = ''): readonly s
 t.test('migrations that were released stay as they were', async (t) => {
   const current = readSchema()
   for (const version of versions) {
-    const { migrations, routines } = parse(version, 'schema.json') as Schema
+    const { migrations, routines } = schemaOf(version)
     t.strictSame(current.migrations.slice(0, migrations.length), migrations, `migrations of ${version}`)
     const isNewer = current.routines.revision > routines.revision
     t.ok(isNewer || current.routines.hash === routines.hash, 'changed routines have a higher revision')
@@ -106,7 +103,7 @@ t.test('migrations that were released stay as they were', async (t) => {
 
 t.test('the newest release has rows in every table', async (t) => {
   for (const version of versions.slice(-1)) {
-    const { rows } = parse(version, 'recording.json') as Recording
+    const { rows } = recordingOf(version)
     const empty = Object.keys(rows).filter((table) => rows[table] === 0)
     t.strictSame(
       empty.filter((table) => emptyTables[table] === undefined),
@@ -116,34 +113,35 @@ t.test('the newest release has rows in every table', async (t) => {
   }
 })
 
+/** Compares every read with what it answered before the upgrade. */
+const checkReads = async (t: Test, service: Service, version: string): Promise<void> => {
+  const { people, reads } = recordingOf(version)
+  const sessions = new Map<string, string>()
+  for (const [name, { refresh_token }] of Object.entries(people))
+    sessions.set(
+      name,
+      (await service.expect('refreshToken', 200, { body: { refresh_token } })).body.access_token,
+    )
+  for (const { answer, ...request } of reads) {
+    const { operation, by, method, path } = request
+    const person = people[by ?? '']
+    const token = person && tokenFor(operation, person, sessions.get(by ?? ''))
+    t.strictSame(differences(answer, await read(service.url, request, token)), [], `${method} ${path}`)
+  }
+}
+
+for (const version of inWebAssembly)
+  t.test(`an upgrade from ${version} on a server`, async (t) => {
+    const service = await startUpgraded(t, await upgradeServer(t, version))
+    await checkReads(t, service, version)
+    await checkDerived(t, service.deps.db)
+  })
+
 for (const version of versions)
   t.test(`an upgrade from ${version}`, async (t) => {
-    const schema = parse(version, 'schema.json') as Schema
-    const { people, guarded, creation, reads } = parse(version, 'recording.json') as Recording
-    const file = join(await temporaryFolder(t), 'backup.tar')
-    await writeFile(file, brotliDecompressSync(readFileSync(join(releases, version, 'backup.tar.br'))))
-    const { dataDir, connection } = await restoreOnServer(t, file, schema)
-    const service = await startInstallation(
-      t,
-      dataDir,
-      connection,
-      passwordHasher({ parameters: testHashing }),
-    )
-
-    await t.test('every read is answered as then', async (t) => {
-      const sessions = new Map<string, string>()
-      for (const [name, { refresh_token }] of Object.entries(people))
-        sessions.set(
-          name,
-          (await service.expect('refreshToken', 200, { body: { refresh_token } })).body.access_token,
-        )
-      for (const { answer, ...request } of reads) {
-        const { operation, by, method, path } = request
-        const person = people[by ?? '']
-        const token = person && tokenFor(operation, person, sessions.get(by ?? ''))
-        t.strictSame(differences(answer, await read(service.url, request, token)), [], `${method} ${path}`)
-      }
-    })
+    const { people, guarded, creation, reads } = recordingOf(version)
+    const service = await startUpgraded(t, await upgradeOwn(t, version))
+    await t.test('every read is answered as then', (t) => checkReads(t, service, version))
 
     /** Access tokens of new sessions. */
     const tokens = new Map<string, string>()

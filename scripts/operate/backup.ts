@@ -27,8 +27,11 @@ const usage = `Usage: npm run backup -- <file>, such as npm run backup -- /backu
 
 Writes the database, the attachments and the generated secret of DATA_DIR to a new file, also while the service runs.`
 
-/** Files of a running process. */
+/** Files of a running process, and what `npm run carry-over` has left. */
 const excluded = new Set([
+  'carrying-over',
+  'postgres',
+  'postgres-before-0.3',
   'lock',
   'postgresql.lock',
   'postgresql.new',

@@ -51,6 +51,7 @@ const environment: NodeJS.ProcessEnv = {
 const slowFiles: readonly string[] = [
   'test/admin.ts',
   'test/backup.ts',
+  'test/carry-over.ts',
   'test/crash.ts',
   'test/dates.ts',
   'test/db/delivery-plans.ts',

@@ -18,7 +18,10 @@ export const postgresFolder = (dataDir: string): string => join(dataDir, 'postgr
 export const librariesFolder = (dataDir: string): string => join(dataDir, 'libraries')
 
 /** The folder of the database of versions 0.1 and 0.2, which ran PostgreSQL in WebAssembly. */
-const earlierFolder = (dataDir: string): string => join(dataDir, 'postgres')
+export const earlierFolder = (dataDir: string): string => join(dataDir, 'postgres')
+
+/** Where that database is after `npm run carry-over`, which has written its data to one of this version. */
+export const retiredFolder = (dataDir: string): string => join(dataDir, 'postgres-before-0.3')
 
 /** The role of the service and its database, which have the same name. */
 const name = 'taskwright'
@@ -39,10 +42,8 @@ export const hasDatabase = async (dataDir: string): Promise<boolean> => {
   const folder = postgresFolder(dataDir)
   try {
     const names = (await isMissing(folder)) ? [] : await readdir(folder)
-    if (names.length === 0) {
-      await expectNoEarlierDatabase(dataDir)
-      return false
-    }
+    await expectNoEarlierDatabase(dataDir, names.length > 0)
+    if (names.length === 0) return false
     // An earlier version's folder has this file too, with the same number.
     const version = (await readFile(join(folder, 'PG_VERSION'), 'utf8').catch(ignoreMissing))?.trim()
     if (version !== undefined && version !== String(major))
@@ -64,10 +65,18 @@ const ignoreMissing = (error: unknown): undefined => {
   if (!hasCode(error, 'ENOENT')) throw error
 }
 
-/** @throws PostgresUnusable */
-const expectNoEarlierDatabase = async (dataDir: string): Promise<void> => {
+/**
+ * Also beside a database of this version, since either can be the one with the newest changes.
+ *
+ * @throws PostgresUnusable
+ */
+const expectNoEarlierDatabase = async (dataDir: string, isBesideAnother: boolean): Promise<void> => {
   const folder = earlierFolder(dataDir)
   if (await isMissing(join(folder, 'PG_VERSION'))) return
+  if (isBesideAnother)
+    throw new PostgresUnusable(
+      `DATA_DIR has two databases: ${folder} of Taskwright 0.1 or 0.2, and ${postgresFolder(dataDir)} of this version. If "npm run carry-over" was interrupted, run it again. Otherwise move the one away whose data is not to be used`,
+    )
   throw new PostgresUnusable(
     `${folder} is a database of Taskwright 0.1 or 0.2, and was not changed. "npm run carry-over" writes its data to a database of this version`,
   )

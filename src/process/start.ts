@@ -8,6 +8,7 @@ import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
+import { isMissing } from '../db/engine/cluster-folder.ts'
 import { refuseWritesBelow } from '../db/engine/disk-guard.ts'
 import { lockFolder } from '../db/engine/folder-lock.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
@@ -18,7 +19,13 @@ import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog, withoutMessage } from '../observe/log.ts'
 import { findBinaries } from '../postgres/binaries.ts'
-import { connectionOf, hasDatabase, librariesFolder, postgresFolder } from '../postgres/cluster.ts'
+import {
+  connectionOf,
+  hasDatabase,
+  librariesFolder,
+  postgresFolder,
+  retiredFolder,
+} from '../postgres/cluster.ts'
 import { startPostgres } from '../postgres/own-postgres.ts'
 import { minFreeBytes } from '../postgres/settings.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
@@ -268,6 +275,10 @@ const startDatabase = async (
   }
   // Before anything is created.
   await hasDatabase(dataDir)
+  if (!(await isMissing(retiredFolder(dataDir))))
+    info(
+      `${retiredFolder(dataDir)} is the database of 0.1 or 0.2, as it was when it was carried over. Going back to it loses what was written since. Remove it when you no longer need it`,
+    )
   onShutdown(await lockFolder(dataDir, { info }, fail))
   const binaries = await findBinaries({ postgresBin, librariesFolder: librariesFolder(dataDir) })
   info(`starting PostgreSQL ${binaries.version} in ${dataDir}`)

@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import { type ConnectionOptions, createClient } from '../engine/connection.ts'
+import { createClient, type ServerConnection } from '../engine/connection.ts'
 import { translateError } from '../engine/errors.ts'
 import { type CatalogTable, prepareTransfer, quoted, readCatalog, type TableRows } from './catalog.ts'
 
@@ -13,11 +13,11 @@ import { type CatalogTable, prepareTransfer, quoted, readCatalog, type TableRows
  * @throws DatabaseUnavailable, and the errors of `read`
  */
 export const readTables = async <T>(
-  connection: ConnectionOptions,
+  connection: ServerConnection,
   read: (tables: readonly TableRows[]) => Promise<T>,
+  lines: ReadLines = copiedLines,
 ): Promise<T> => {
   const client = createClient(connection, { idle_timeout: 0 })
-  const lines = connection.kind === 'server' ? copiedLines : fetchedLines
   // In the middle of a COPY, the driver fails to end the transaction: only the first error tells why.
   const { promise, resolve, reject } = Promise.withResolvers<T>()
   const readAll = async (transaction: postgres.TransactionSql): Promise<T> => {
@@ -27,7 +27,7 @@ export const readTables = async <T>(
       tables.map((table) => ({
         name: table.name,
         columns: table.columns,
-        rows: () => lines(transaction, table),
+        rows: () => lines(transaction, { columns: columnsOf(table), source: sourceOf(table) }),
       })),
     )
   }
@@ -45,51 +45,28 @@ export const readTables = async <T>(
   }
 }
 
+/** What is read of a table, in SQL. */
+export interface Selection {
+  readonly columns: readonly string[]
+  readonly source: string
+}
+
+/** Reads lines of the text format of COPY. Each chunk ends with a line. */
+export type ReadLines = (
+  transaction: postgres.TransactionSql,
+  selection: Selection,
+) => AsyncIterable<Uint8Array>
+
 /** PostgreSQL sends each row as a message, and the driver passes on whole messages. */
 async function* copiedLines(
   transaction: postgres.TransactionSql,
-  table: CatalogTable,
+  { columns, source }: Selection,
 ): AsyncGenerator<Uint8Array> {
   const stream = await transaction
-    .unsafe(`copy (select ${columnsOf(table).join(', ')} from ${sourceOf(table)}) to stdout`)
+    .unsafe(`copy (select ${columns.join(', ')} from ${source}) to stdout`)
     .readable()
   for await (const chunk of stream) yield Buffer.from(chunk)
 }
-
-/** Rows per FETCH. The largest rows, tasks, have up to 64 KiB. */
-const batch = 200
-
-/** The same for the embedded database, which would hold a whole table in memory for a COPY. */
-async function* fetchedLines(
-  transaction: postgres.TransactionSql,
-  table: CatalogTable,
-): AsyncGenerator<Uint8Array> {
-  const escaped = [
-    ['\\', '\\\\'],
-    ['\t', '\\t'],
-    ['\n', '\\n'],
-    ['\r', '\\r'],
-  ] as const
-  const values = columnsOf(table).map((column) =>
-    escaped.reduce(
-      (value, [from, to]) => `replace(${value}, ${literal(from)}, ${literal(to)})`,
-      `(${column})::text`,
-    ),
-  )
-  await transaction.unsafe(
-    `declare lines no scroll cursor for
-    select array_to_string(array[${values.join(', ')}], ${literal('\t')}, ${literal('\\N')}) || chr(10) as line
-    from ${sourceOf(table)}`,
-  )
-  for (;;) {
-    const rows = await transaction.unsafe<{ line: string }[]>(`fetch ${batch} from lines`)
-    if (rows.length === 0) break
-    yield Buffer.from(rows.map(({ line }) => line).join(''))
-  }
-  await transaction.unsafe('close lines')
-}
-
-const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
 const numberedEvents = `(
   select changed_in, ordinal, row_number() over (order by changed_in, ordinal) as number from public.events)`
