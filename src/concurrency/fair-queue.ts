@@ -6,7 +6,7 @@ interface FairQueueOptions {
   /** Of these, tasks per caller. Background jobs are exempt. */
   readonly share: number
   /** Whether a caller has used too much lately: they have one task at a time, and wait behind the others. By default, nobody has. */
-  readonly isSpent?: (caller: string) => boolean
+  readonly isOverBudget?: (caller: string) => boolean
   /** Waiting tasks per caller. */
   readonly maxWaiting: number
   /** Waiting tasks of all callers. */
@@ -39,12 +39,12 @@ interface Lane {
 
 /**
  * Runs tasks with bounded concurrency, round robin between callers, so that one caller's backlog does not delay
- * another's first task. Callers who are spent take turns behind those who are not. Abandoned tasks are dropped when their turn comes.
+ * another's first task. Callers over their budget take turns behind the others. Abandoned tasks are dropped when their turn comes.
  */
 export const fairQueue = ({
   concurrency,
   share,
-  isSpent = () => false,
+  isOverBudget = () => false,
   maxWaiting,
   maxWaitingInAll,
   maxWait,
@@ -64,7 +64,7 @@ export const fairQueue = ({
   }
 
   const hasCapacity = (caller: string, lane: Lane): boolean =>
-    running < concurrency && (caller === background || lane.running < (isSpent(caller) ? 1 : share))
+    running < concurrency && (caller === background || lane.running < (isOverBudget(caller) ? 1 : share))
 
   const moveToEnd = (caller: string, lane: Lane): void => {
     lanes.delete(caller)
@@ -89,10 +89,10 @@ export const fairQueue = ({
     if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(caller)
   }
 
-  /** Begins the next task of the callers who are spent, or of the others. Returns whether there was one. */
-  const beginNext = (ofSpent: boolean): boolean => {
+  /** Begins the next task of the callers over their budget, or of the others. Returns whether there was one. */
+  const beginNext = (overBudget: boolean): boolean => {
     for (const [caller, lane] of lanes) {
-      if (isSpent(caller) !== ofSpent || !hasCapacity(caller, lane)) continue
+      if (isOverBudget(caller) !== overBudget || !hasCapacity(caller, lane)) continue
       const next = takeWanted(lane)
       if (next === null) {
         forgetIdle(caller, lane)
@@ -143,8 +143,8 @@ export const fairQueue = ({
       if (place === -1) return
       lane.waiting.splice(place, 1)
       waiting -= 1
-      // Whoever is spent waits for themselves.
-      reject(refuse(isSpent(work.caller) ? 'caller_busy' : 'late'))
+      // Callers over their budget wait for themselves.
+      reject(refuse(isOverBudget(work.caller) ? 'caller_busy' : 'late'))
     }, maxWait)
     try {
       await promise

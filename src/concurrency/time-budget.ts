@@ -15,7 +15,7 @@ export interface TimeBudget {
   /** Counts milliseconds that a caller has used. */
   readonly spend: (caller: string, milliseconds: number) => void
   /** Whether a caller has used more than their share. Background jobs never have. */
-  readonly isSpent: (caller: string) => boolean
+  readonly isOverBudget: (caller: string) => boolean
 }
 
 /** The use of a caller: `milliseconds` at the time `at`, which decay from then on. */
@@ -35,6 +35,6 @@ export const timeBudget = (now: () => number = () => performance.now()): TimeBud
     spend(caller, milliseconds) {
       if (caller !== background) uses.set(caller, { milliseconds: usedBy(caller) + milliseconds, at: now() })
     },
-    isSpent: (caller) => usedBy(caller) > share * period,
+    isOverBudget: (caller) => usedBy(caller) > share * period,
   }
 }

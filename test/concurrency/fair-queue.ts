@@ -106,8 +106,8 @@ t.test('calls that wait too long are refused', async (t) => {
   await first
 })
 
-t.test('calls of a principal that is spent are refused as its own when they wait too long', async (t) => {
-  const { run, endAll } = queueOf({ isSpent: (caller) => caller === 'a', maxWait: 20 })
+t.test('calls of a principal over its budget are refused as its own when they wait too long', async (t) => {
+  const { run, endAll } = queueOf({ isOverBudget: (caller) => caller === 'a', maxWait: 20 })
   const first = run('a')
   await t.rejects(run('a'), /caller_busy/)
   await endAll()
@@ -122,29 +122,29 @@ t.test('calls beyond the total maximum are refused', async (t) => {
   await Promise.all(all)
 })
 
-t.test('a principal that is spent has one slot, behind the others', async (t) => {
-  const spent = new Set(['a'])
-  const { run, started, settle, endFirst, endAll } = queueOf({ isSpent: (caller) => spent.has(caller) })
+t.test('a principal over its budget has one slot, behind the others', async (t) => {
+  const over = new Set(['a'])
+  const { run, started, settle, endFirst, endAll } = queueOf({ isOverBudget: (caller) => over.has(caller) })
   const all = ['b', 'a', 'a', 'a', 'b', 'b', 'c', 'b'].map((principal) => run(principal))
   await settle()
   t.strictSame(started, ['b', 'a', 'b'])
   await endFirst()
   await endFirst()
   t.strictSame(started.slice(3), ['c', 'b'], 'though a came first')
-  spent.clear()
+  over.clear()
   await endFirst()
   t.strictSame(started.slice(5), ['a'])
   await endAll()
   await Promise.all(all)
 })
 
-t.test('a principal that is no longer spent has its slots again', async (t) => {
-  const spent = new Set(['a'])
-  const { run, started, settle, endFirst, endAll } = queueOf({ isSpent: (caller) => spent.has(caller) })
+t.test('a principal that is no longer over its budget has its slots again', async (t) => {
+  const over = new Set(['a'])
+  const { run, started, settle, endFirst, endAll } = queueOf({ isOverBudget: (caller) => over.has(caller) })
   const all = ['a', 'a', 'a', 'a'].map((principal) => run(principal))
   await settle()
   t.equal(started.length, 1)
-  spent.clear()
+  over.clear()
   await endFirst()
   t.equal(started.length, 3)
   await endAll()

@@ -12,27 +12,27 @@ const startBudget = () => {
   return { ...budget, use, pass: (seconds: number) => (now += seconds * 1_000) }
 }
 
-t.test('who uses less than a fifth of the time is never spent', async (t) => {
-  const { use, isSpent } = startBudget()
+t.test('who uses less than a fifth of the time is never over the budget', async (t) => {
+  const { use, isOverBudget } = startBudget()
   use('a', 0.19, 120)
-  t.notOk(isSpent('a'))
+  t.notOk(isOverBudget('a'))
 })
 
-t.test('who uses more is spent until it is repaid, and others are not', async (t) => {
-  const { use, pass, isSpent } = startBudget()
+t.test('who uses more is over the budget until it is repaid, and others are not', async (t) => {
+  const { use, pass, isOverBudget } = startBudget()
   use('a', 1, 2)
-  t.notOk(isSpent('a'), 'a burst of two seconds is free')
+  t.notOk(isOverBudget('a'), 'a burst of two seconds is free')
   use('a', 1, 60)
-  t.ok(isSpent('a'))
-  t.notOk(isSpent('b'))
+  t.ok(isOverBudget('a'))
+  t.notOk(isOverBudget('b'))
   pass(10)
-  t.ok(isSpent('a'))
+  t.ok(isOverBudget('a'))
   pass(10)
-  t.notOk(isSpent('a'))
+  t.notOk(isOverBudget('a'))
 })
 
-t.test('background jobs are never spent', async (t) => {
-  const { use, isSpent } = startBudget()
+t.test('background jobs are never over their budget', async (t) => {
+  const { use, isOverBudget } = startBudget()
   use(background, 1, 60)
-  t.notOk(isSpent(background))
+  t.notOk(isOverBudget(background))
 })

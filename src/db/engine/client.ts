@@ -94,7 +94,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     fairQueue({
       concurrency,
       share: Math.min(maxConnectionsPerPrincipal, concurrency),
-      isSpent: budget.isSpent,
+      isOverBudget: budget.isOverBudget,
       maxWaiting: maxWaitingPerPrincipal,
       maxWaitingInAll,
       maxWait: deadline,
