@@ -22,19 +22,16 @@ export interface LightResult {
 /** Milliseconds between a response and the next request of the same kind. */
 const interval = 100
 
-/** Repeats the requests. The returned function stops them, and resolves to their results. */
+/** Repeats the requests. The returned function stops them, and resolves to their results, in the same order. */
 export const startLightMember = async (
   requests: readonly LightRequest[],
-): Promise<() => Promise<LightResult>> => {
+): Promise<() => Promise<readonly LightResult[]>> => {
   const worker = new Worker(new URL(import.meta.url), { workerData: requests })
   await once(worker, 'online')
   return async () => {
     worker.postMessage('end')
     const [results] = (await once(worker, 'message')) as [readonly LightResult[]]
-    return {
-      times: results.flatMap(({ times }) => times),
-      failed: results.reduce((sum, { failed }) => sum + failed, 0),
-    }
+    return results
   }
 }
 
