@@ -98,7 +98,7 @@ const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal):
  * A page of the principal's tasks that pass the filter. An administrator gets all tasks they may see only with `all`, and in
  * the list of a project's or another user's tasks.
  *
- * @throws TooManyToSort
+ * @throws ListTooExpensive
  */
 export const selectTasks = (
   db: Database,

@@ -3,17 +3,6 @@ export interface SortBy<Field extends string> {
   readonly descending: boolean
 }
 
-/** Thrown for a list whose order no index supports and that has more than `limit` items to sort. */
-export class TooManyToSort extends Error {
-  override readonly name = 'TooManyToSort'
-  readonly limit: number
-
-  constructor(limit: number) {
-    super(`More than ${limit} items to sort`)
-    this.limit = limit
-  }
-}
-
 /** Parses a `sort` parameter, which the contract has validated; null if it names a field twice. */
 export const parseSort = <Field extends string>(
   text: string,

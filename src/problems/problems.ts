@@ -1,7 +1,6 @@
 import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
-import { TooManyToSort } from '../domain/sort.ts'
 import { LastManager } from '../domain/managers.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
 import { maxRecurringTasks } from '../domain/task-series.ts'
@@ -130,11 +129,6 @@ export const problems = {
       'invalid_request',
       'cursor and offset cannot be combined. A cursor already marks the position.',
       at('/offset', 'cannot be combined with cursor'),
-    ),
-  tooManyToSort: (limit: number) =>
-    problems.invalidField(
-      '/sort',
-      `would have to sort more than ${limit.toLocaleString('en')} tasks; narrow them with filters, or sort by created_at, updated_at or due_at`,
     ),
   listTooExpensive: () =>
     new Problem(
@@ -736,6 +730,5 @@ export const domainProblem: MapError = (error) => {
   if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof LastManager)
     return error.of === 'team' ? problems.lastTeamManager() : problems.lastProjectManager()
-  if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
   return null
 }

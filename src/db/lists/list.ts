@@ -1,7 +1,7 @@
 import type { Position } from '../../domain/cursors.ts'
 import { maxLimit, type Page, type PageRequest } from '../../domain/pages.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
-import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
+import type { SortBy } from '../../domain/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Runner } from '../engine/transaction.ts'
@@ -21,22 +21,14 @@ import {
   type StatementName,
 } from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
-import {
-  areTooMany,
-  collectSortable,
-  countListed,
-  type ListedRows,
-  maxSorted,
-  rowsAfter,
-  rowsOfRange,
-} from './rows.ts'
+import { collectSortable, countListed, type ListedRows, rowsAfter, rowsOfRange } from './rows.ts'
 import { type PickedRows, type Ranking, searchedRows, type Walk } from './searched.ts'
 
 /**
  * Lists. A resource declares its access branches, filters and sort fields; this module builds one statement per page.
  *
  * In an indexed order, the statement reads about one page of rows from each branch, regardless of the size of the list and
- * the depth of the page. In any other order, it sorts all rows that pass the filters, up to `maxSorted`.
+ * the depth of the page. In any other order, it sorts all rows that pass the filters.
  */
 
 /** The default order of most lists. */
@@ -93,7 +85,6 @@ const pageColumns = {
   near: 'text?',
   far: 'text?',
   total: 'int?',
-  is_too_long: 'bool',
 } as const
 
 /** Compiled statements that connections prepare: a bounded set that clients cannot grow. */
@@ -103,7 +94,7 @@ const prepared = new Map<string, Compiled>()
  * One page of a list as the principal sees it, in one statement: the items, the neighboring pages, and the total if
  * requested.
  *
- * @throws TooManyToSort, ListTooExpensive
+ * @throws ListTooExpensive
  */
 export const selectPage = async <Field extends string, Table extends PgTable>(
   db: Runner,
@@ -126,7 +117,6 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
     ? runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
     : runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
   const row = expectRow(await listed(rows))
-  if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
   const isReversed = position?.direction === 'before'
@@ -234,7 +224,7 @@ const pageStatement = <Field extends string, Table extends PgTable>(
     is_admin: sql.raw(String(role === 'admin')),
     in_session: sql`false`,
   }
-  const { isForward, order, edge, steps, hasFrontier, total, isTooLong } = pickRows(source, request, caller)
+  const { isForward, order, edge, steps, hasFrontier, total } = pickRows(source, request, caller)
   const edgeAt = (ordinal: SQL): SQL => sql`(select ${edge} from numbered where ordinal = ${ordinal})`
   const frontier = hasFrontier ? sql`(select ${edge} from frontier)` : sql`null`
   const json =
@@ -253,7 +243,7 @@ const pageStatement = <Field extends string, Table extends PgTable>(
     )
     select items, coalesce(${edgeAt(sql`1`)}, ${frontier}) as near,
       case when shown < (select count(*) from numbered) then ${edgeAt(sql`shown`)} else ${frontier} end as far,
-      ${total} as total, ${isTooLong} as is_too_long
+      ${total} as total
     from page`,
   )
 }
@@ -296,7 +286,7 @@ const exactRows = (
     keyset.isIndexed && nearest !== undefined && farther !== undefined && skipped === 0
       ? rangesInTurn(list, keyset, { nearest, farther, needed })
       : { step: sql``, rows: rowsAfter(list, keyset)(needed) }
-  const total = keyset.isIndexed ? countListed(list) : sql`(select rows from sortable_count)`
+  const total = keyset.isIndexed ? countListed(list) : sql`(select count(*)::int from sortable)`
   return {
     steps: sql`
         ${step}
@@ -305,7 +295,6 @@ const exactRows = (
         )`,
     hasFrontier: false,
     total: includeTotal ? total : sql`null::int`,
-    isTooLong: keyset.isIndexed ? sql`false` : areTooMany,
   }
 }
 
@@ -350,7 +339,6 @@ const pickRows = <Field extends string, Table extends PgTable>(
             : null,
         searched: filters.filter(({ search }) => search !== undefined),
         ranked: ranking,
-        isTooLong: keyset.isIndexed ? null : areTooMany,
         limit,
         offset,
         includeTotal,

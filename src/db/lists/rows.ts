@@ -13,9 +13,6 @@ import type { Keyset } from './keyset.ts'
  * order, the rows of all branches are collected once, in `sortable`, and sorted.
  */
 
-/** Maximum number of rows that a request may sort: about 150 ms on a server. */
-export const maxSorted = 50_000
-
 /** The first `count` rows after a position, in any order. Few enough rows meet the condition `narrowed` to be sorted. */
 export type RowsAfter = (count: SQL, narrowed?: SQL) => SQL
 
@@ -107,24 +104,13 @@ export const rowsOfRange = (
     first: { order, count, areMany: list.isSearched },
   })
 
-/**
- * The common table expressions `sortable`, the ids and sort keys of all listed rows, and `sortable_count`. One row more than the
- * maximum is read, which shows that there are too many.
- */
+/** The common table expression `sortable`: the ids and sort keys of all listed rows. */
 export const collectSortable = (list: ListedRows, { columns: keys }: Keyset): SQL => sql`
-          sortable as materialized (
-            ${rowsOfBranches(list, {
-              columns: sql`item.id, ${keys}`,
-              bounded: (rows) => sql`${rows} limit ${constant(maxSorted + 1)}`,
-            })}
-          ), sortable_count as materialized (select count(*)::int as rows from sortable)`
-
-/** Whether there are too many rows to sort. Reads `sortable_count`. */
-export const areTooMany = sql`(select rows > ${constant(maxSorted)} from sortable_count)`
+          sortable as materialized (${rowsOfBranches(list, { columns: sql`item.id, ${keys}` })})`
 
 /**
- * The first rows after the position in an order without an index. Sorts the ids of `sortable`, which is left unread if it has too
- * many rows, or the few listed rows that meet `narrowed`; and then reads the columns of the first ones.
+ * The first rows after the position in an order without an index. Sorts the ids of `sortable`, or the few listed rows that meet
+ * `narrowed`; and then reads the columns of the first ones.
  */
 const sortedRows = (
   list: ListedRows,
@@ -134,7 +120,7 @@ const sortedRows = (
 ): SQL => {
   const rows =
     narrowed === undefined
-      ? sql`select * from sortable where not ${areTooMany}`
+      ? sql`select * from sortable`
       : rowsOfBranches(list, { columns: sql`item.id, ${keys}`, narrowed })
   return sql`
       select ${list.columns}, ${names}, false as is_repeated from (

@@ -40,21 +40,18 @@ interface SearchedRows {
   readonly searched: readonly Condition[]
   /** Ranked rows come first if all rows can be examined. The walk then begins at the start of the list. */
   readonly ranked: Ranking | null
-  /** Whether there are too many rows to sort; the walk is empty then. Null in an indexed order. */
-  readonly isTooLong: SQL | null
   readonly limit: SQL
   readonly offset: SQL
   readonly includeTotal: boolean
 }
 
-/** The common table expressions that select a page's rows, with the total and the error condition. */
+/** The common table expressions that select a page's rows, with the total. */
 export interface PickedRows {
   /** Common table expressions. `picked` has the rows of the page, and one more row if there is a next page. */
   readonly steps: SQL
   /** Whether there is a `frontier`: the last examined row, if rows after it were not examined. */
   readonly hasFrontier: boolean
   readonly total: SQL
-  readonly isTooLong: SQL
 }
 
 export const searchedRows = (search: SearchedRows): PickedRows => {
@@ -80,11 +77,10 @@ export const searchedRows = (search: SearchedRows): PickedRows => {
       ? sql`${hasMore(sql`page_walk`)} and not ${isFull}`
       : hasMore(sql`${counts}_walk`)
 
-  const isTooLong = search.isTooLong ?? sql`false`
   const indexes = searches.flatMap(({ index }) => index ?? [])
   const choice = sql`
     missed as materialized (
-      select ${isTooLong} or ${isMissed} as holds
+      select ${isMissed} as holds
     ), found as materialized (
       select item.id from ${from} where ${allOf(indexes)} and (select holds from missed) limit ${constant(maxFound + 1)}
     ), choice as materialized (
@@ -127,7 +123,6 @@ export const searchedRows = (search: SearchedRows): PickedRows => {
       ? sql`case when not ${hasMore(sql`${counts}_rows`)} then (
           select count(*)::int from (${passing(sql`${counts}_rows`)}) item) end`
       : sql`null::int`,
-    isTooLong: indexes.length === 0 ? isTooLong : sql`${isTooLong} and not (select is_indexed from choice)`,
   }
 }
 
