@@ -3,6 +3,7 @@ import { fetchedLines } from '../scripts/operate/carry-over/fetched-lines.ts'
 import { copyDatabase } from '../src/db/transfer/copy.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
+import { countLines, type RowCounts } from '../src/db/transfer/counts.ts'
 import { type ReadLines, readTables } from '../src/db/transfer/read.ts'
 import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from './fixture/database.ts'
@@ -187,6 +188,24 @@ t.test('rows that are fetched are those that COPY reads', { skip }, async (t) =>
   const copied = await textOf()
   t.match(copied, /^(?:[^\n]*\n){4}$/)
   t.equal((await textOf(fetchedLines)).replaceAll('true', 't').replaceAll('false', 'f'), copied)
+})
+
+t.test('a table is read to its end by a slow reader', { skip }, async (t) => {
+  const { db, options } = await openMigrated(t)
+  // More than what the driver buffers, and less than what it reads at once beyond that.
+  const rows = 150
+  await db.run(
+    `insert into events (id, type, before, after, created_at)
+    select gen_random_uuid(), 'large', to_json(repeat('x', 1000)), '{}', now() from generate_series(1, ${rows})`,
+    [],
+  )
+  const read = await readTables(options, async (tables) => {
+    const counts: RowCounts = new Map()
+    for (const table of tables)
+      for await (const _ of countLines(table, counts).rows()) await db.run('select pg_sleep(0.02)', [])
+    return counts
+  })
+  t.equal(read.get('events'), rows)
 })
 
 t.test('a migration mends a database that an older version has copied', { skip }, async (t) => {

@@ -66,6 +66,8 @@ async function* copiedLines(
     .unsafe(`copy (select ${columns.join(', ')} from ${source}) to stdout`)
     .readable()
   for await (const chunk of stream) yield Buffer.from(chunk)
+  // The driver stops reading its socket when much is buffered, and goes on when the stream is read: not any more once it has ended.
+  stream._read(0)
 }
 
 const numberedEvents = `(
