@@ -7,6 +7,9 @@ const period = 10_000
 /** The share of that time that a caller may use: a fifth of a core, or of a session. */
 const share = 0.2
 
+/** Milliseconds of use by others that are too few to make room for: looking up sessions, and health checks. */
+const negligible = 20
+
 /** Callers whose use is known. Of more callers, those who came last are. */
 const maxCallers = 10_000
 
@@ -14,11 +17,11 @@ const maxCallers = 10_000
 export interface TimeBudget {
   /** Counts milliseconds that a caller has used. */
   readonly spend: (caller: string, milliseconds: number) => void
-  /** Whether a caller has used more than their share. Background jobs never have. */
+  /** Whether a caller has used more than their share, and others use the resource too. Background jobs never have. */
   readonly isOverBudget: (caller: string) => boolean
 }
 
-/** The use of a caller: `milliseconds` at the time `at`, which decay from then on. */
+/** A use of `milliseconds` at the time `at`, which decays from then on. */
 interface Use {
   readonly milliseconds: number
   readonly at: number
@@ -26,15 +29,20 @@ interface Use {
 
 /** A budget for each caller. What was used counts less as time passes: a steady use of `x` amounts to `x * period`. */
 export const timeBudget = (now: () => number = () => performance.now()): TimeBudget => {
+  const unused: Use = { milliseconds: 0, at: 0 }
   const uses = new LRUCache<string, Use>({ max: maxCallers })
-  const usedBy = (caller: string): number => {
-    const use = uses.get(caller)
-    return use === undefined ? 0 : use.milliseconds * Math.exp((use.at - now()) / period)
-  }
+  let total = unused
+  const left = ({ milliseconds, at }: Use): number => milliseconds * Math.exp((at - now()) / period)
+  const usedBy = (caller: string): number => left(uses.get(caller) ?? unused)
   return {
     spend(caller, milliseconds) {
-      if (caller !== background) uses.set(caller, { milliseconds: usedBy(caller) + milliseconds, at: now() })
+      if (caller === background) return
+      uses.set(caller, { milliseconds: usedBy(caller) + milliseconds, at: now() })
+      total = { milliseconds: left(total) + milliseconds, at: now() }
     },
-    isOverBudget: (caller) => usedBy(caller) > share * period,
+    isOverBudget(caller) {
+      const used = usedBy(caller)
+      return used > share * period && left(total) - used > negligible
+    },
   }
 }

@@ -5,9 +5,12 @@ import { background } from '../../src/concurrency/work.ts'
 const startBudget = () => {
   let now = 0
   const budget = timeBudget(() => now)
-  /** Uses a part of each of these seconds. */
-  const use = (caller: string, part: number, seconds: number): void => {
-    for (const end = now + seconds * 1_000; now < end; now += 100) budget.spend(caller, part * 100)
+  /** Uses a part of each of these seconds, beside another caller who uses little. */
+  const use = (caller: string, part: number, seconds: number, other = 0.01): void => {
+    for (const end = now + seconds * 1_000; now < end; now += 100) {
+      budget.spend(caller, part * 100)
+      budget.spend('other', other * 100)
+    }
   }
   return { ...budget, use, pass: (seconds: number) => (now += seconds * 1_000) }
 }
@@ -24,11 +27,19 @@ t.test('who uses more is over the budget until it is repaid, and others are not'
   t.notOk(isOverBudget('a'), 'a burst of two seconds is free')
   use('a', 1, 60)
   t.ok(isOverBudget('a'))
-  t.notOk(isOverBudget('b'))
+  t.notOk(isOverBudget('other'))
   pass(10)
   t.ok(isOverBudget('a'))
   pass(10)
   t.notOk(isOverBudget('a'))
+})
+
+t.test('who is alone is not over the budget before another caller comes', async (t) => {
+  const { use, isOverBudget } = startBudget()
+  use('a', 1, 60, 0)
+  t.notOk(isOverBudget('a'))
+  use('a', 1, 3)
+  t.ok(isOverBudget('a'))
 })
 
 t.test('background jobs are never over their budget', async (t) => {

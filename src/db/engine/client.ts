@@ -79,7 +79,8 @@ const readOnlyPause = 1_000
 const maxTransactions: typeof maxConnections = { server: 7, embedded: 1 }
 
 /**
- * Connections that one caller may use at a time. With five, the batches of one user occupied both processors of a small
+ * Connections that one caller may use at a time, unless they are over their budget: statements count towards that when they end, so a
+ * burst of slow ones would hold all connections until then. With five, the batches of one user occupied both processors of a small
  * machine, and another user waited twice as long as with three.
  */
 const maxConnectionsPerPrincipal = 3
