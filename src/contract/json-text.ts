@@ -10,6 +10,9 @@ export interface JsonText<T> {
 /** Declares text from a statement to be the JSON of a `T`, which is never inferred. */
 export const jsonText = <T>(json: string): JsonText<NoInfer<T>> => ({ json })
 
+/** The value of JSON text. */
+export const parse = <T>({ json }: JsonText<T>): T => JSON.parse(json) as T
+
 /** The JSON text of a value. */
 export const stringify = <T>(value: T): JsonText<T> => ({ json: JSON.stringify(value) })
 

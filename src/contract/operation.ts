@@ -12,7 +12,7 @@ import type {
   Principal,
   SessionPrincipal,
 } from '../domain/permissions.ts'
-import { type JsonText, jsonText } from './json-text.ts'
+import { type JsonText, jsonText, parse } from './json-text.ts'
 import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, UploadChunk } from './files.ts'
 
@@ -218,17 +218,27 @@ export type HandlersWith<Db> = {
   ) => Promise<OperationResponse<operations[Id]>>
 }
 
+/** The body and the ETag of a response with a resource, whose representation has all that its ETag depends on. */
+const represented = <T>(json: string, etagOf: (resource: T) => string) => {
+  const body = jsonText<T>(json)
+  return { etag: etagOf(parse(body)), body }
+}
+
 /** The response to a creation: 201 with Location, ETag and the resource. */
 export const created = <T>(
   path: string,
-  etag: string,
   { json, replayed }: Pick<Created, 'json' | 'replayed'>,
-) => ({
-  status: 201 as const,
-  headers: { location: path, etag },
-  body: jsonText<T>(json),
-  replayed,
-})
+  etagOf: (resource: T) => string,
+) => {
+  const { etag, body } = represented(json, etagOf)
+  return { status: 201 as const, headers: { location: path, etag }, body, replayed }
+}
+
+/** The response with a resource: 200 with the ETag that its representation says. */
+export const shown = <T>(json: string, etagOf: (resource: T) => string) => {
+  const { etag, body } = represented(json, etagOf)
+  return { status: 200 as const, headers: { etag }, body }
+}
 
 /** A resource as JSON text, and its version. */
 export interface Versioned {
@@ -242,6 +252,9 @@ export const ok = <T>({ json, version }: Versioned, etag: string = quoteETag(ver
   headers: { etag },
   body: jsonText<T>(json),
 })
+
+/** The ETag of a resource whose representation depends on nothing but its version. */
+export const versionETag = ({ version }: { readonly version: number }): string => quoteETag(version)
 
 /** The quoted form of an entity tag (RFC 9110 §8.8.3). */
 export const quoteETag = (opaque: string | number): string => `"${opaque}"`

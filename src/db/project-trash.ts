@@ -16,7 +16,7 @@ import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { beginVisibility, hasManyTasks } from './redelivery.ts'
-import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
+import { trashedProjectJson } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { projects, users } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
@@ -53,8 +53,7 @@ const selectOne = query(
   { id: 'uuid' },
   projectColumns,
   (p) => sql`
-    select ${trashedProjectJson(project, p)} as json, ${project.version}, ${trashedProjectVariant(project, p)} as variant
-    from projects project where ${project.id} = ${p.id} and ${allowsProject('project_trash.see', p, project)}`,
+    select ${trashedProjectJson(project, p)} as json from projects project where ${project.id} = ${p.id} and ${allowsProject('project_trash.see', p, project)}`,
 )
 
 /** One project in the trash, if the caller may restore it. */

@@ -26,7 +26,7 @@ import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { holdsIntegration } from './integration-condition.ts'
-import { projectJson, projectVariant } from './read-models.ts'
+import { projectJson } from './read-models.ts'
 import { endVisibility, hasManyTasks } from './redelivery.ts'
 import {
   aliasedTable,
@@ -43,12 +43,9 @@ import { touched } from './touch.ts'
 
 const item = aliasedTable(projects, 'item')
 
-/** A project as JSON text, its version, and the variant of its entity tag. */
+/** A project as JSON text. */
 export interface ProjectRow {
   readonly json: string
-  readonly version: number
-  /** Changes with the caller's role and the counts, which are not part of the version. */
-  readonly variant: string
 }
 
 /** The fields of a new project. */
@@ -62,12 +59,11 @@ export interface NewProject {
 }
 
 const project = aliasedTable(projects, 'project')
-export const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
+export const projectColumns = { json: 'text' } as const
 
 /** Selects a project by its id; ends with a condition. */
 const projectWithId = (p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders): SQL => sql`
-  select ${projectJson(project, p)} as json, ${project.version}, ${projectVariant(project, p)} as variant
-  from projects project where ${project.id} = ${p.id}`
+  select ${projectJson(project, p)} as json from projects project where ${project.id} = ${p.id}`
 
 const selectOne = query(
   'projects.select',
@@ -88,9 +84,6 @@ export const viewProject = async (tx: TransactionContext, id: string): Promise<P
 
 /** Whether the caller can see a project. */
 export const isProjectVisible = visibilityCheck('projects.check', seesProject)
-
-/** The variant of a new project: the creator is the manager and only member, and there are no tasks. */
-export const newProjectVariant = 'manager-1-0'
 
 const fieldParameters = {
   id: 'uuid',

@@ -216,16 +216,6 @@ export const trashedProjectJson = (project: typeof projects, caller: CallerPlace
     deleted_at: sql<string>`${instantText(project.deleted_at)}`,
   } satisfies Fields<Schemas['TrashedProject']>)
 
-const variantOf = ({ role, member_count, open_task_count }: SharedFields): SQL =>
-  sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
-
-/** The fields of a project that its version does not cover, as the variant of its entity tag. */
-export const projectVariant = (project: typeof projects, caller: CallerPlaceholders): SQL =>
-  variantOf(sharedFields(project, caller))
-
-export const trashedProjectVariant = (project: typeof projects, caller: CallerPlaceholders): SQL =>
-  variantOf(restoredFields(project, caller))
-
 /** Adds a user as the caller sees it to the JSON, if `expand` asks for it and there is one. */
 const withUser = <Name extends MemberExpansion | CommentExpansion>(
   json: SQL,

@@ -30,11 +30,9 @@ import { touched } from './touch.ts'
 const person = aliasedTable(users, 'person')
 const item = aliasedTable(users, 'item')
 
-/** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
+/** A user as JSON text, as the caller sees it. */
 export interface UserRow {
   readonly json: string
-  readonly version: number
-  readonly shows_private: boolean
 }
 
 /** The fields of a new user; the address is in canonical form. */
@@ -66,10 +64,9 @@ export type UserChange = Partial<UserFields>
 const select = query(
   'users.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', shows_private: 'bool' },
+  { json: 'text' },
   (p) => sql`
-    select ${userJson(person, p)} as json, ${person.version},
-      ${allowsUser('user.see_private', p, person)} as shows_private
+    select ${userJson(person, p)} as json
     from users person where ${person.id} = ${p.id} and ${allowsUser('user.see', p, person)}`,
 )
 

@@ -14,7 +14,7 @@ interface Deps {
   readonly attachments: Attachments
 }
 
-/** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
+/** The operations of the contract's tag `attachments`. */
 export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
@@ -25,8 +25,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
     async addTaskAttachment(ctx, { params, body }) {
       const attachment = await attachments.attachFile(ctx, { taskId: params.task_id, form: body })
       const path = `/attachments/${attachment.id}`
-      const { sha256, taskVersion } = attachment
-      return { ...created<Attachment>(path, quoteETag(sha256), attachment), taskVersion }
+      return { ...created<Attachment>(path, attachment, etagOf), taskVersion: attachment.taskVersion }
     },
 
     async downloadAttachment(ctx, { params, query, headers }) {
@@ -58,3 +57,6 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
       return { status: 204, taskVersion: await attachments.delete(ctx, params.attach_id) }
     },
   }) satisfies Partial<Handlers>
+
+/** The ETag of an attachment is the digest of its file. */
+const etagOf = ({ sha256 }: Attachment): string => quoteETag(sha256)

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createComment,
@@ -27,7 +27,7 @@ export const commentHandlers = ({ paging }: Deps) =>
     async createComment(ctx, { params, body }) {
       const comment = await createComment(ctx, params.task_id, body.body)
       const { taskVersion } = comment
-      return { ...created<Comment>(`/comments/${comment.id}`, quoteETag(1), comment), taskVersion }
+      return { ...created<Comment>(`/comments/${comment.id}`, comment, versionETag), taskVersion }
     },
 
     async getComment(ctx, { params }) {

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, versionETag } from '../contract/operation.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
 import { type Exports, getExport, listExports } from '../services/exports.ts'
@@ -25,7 +25,7 @@ export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
 
     async createExport(ctx, { body }) {
       const wanted = await exports.create(ctx, body)
-      return withRetryAfter(created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted))
+      return withRetryAfter(created<Export>(`/exports/${wanted.id}`, wanted, versionETag))
     },
 
     async getExport(ctx, { params }) {

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, quoteETag, shown, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import type { ReadCalendar } from '../services/feed-calendars.ts'
 import { deleteFeed, type Feeds, getFeed, listFeeds, updateFeed } from '../services/feeds.ts'
@@ -23,7 +23,7 @@ export const feedHandlers = ({ paging, feeds, readCalendar }: Deps) =>
 
     async createFeed(ctx, { body: { color = null, ...body } }) {
       const feed = await feeds.create(ctx, { ...body, color })
-      return created<Schemas['FeedWithUrl']>(`/feeds/${feed.id}`, quoteETag(feed.version), feed)
+      return created<Schemas['FeedWithUrl']>(`/feeds/${feed.id}`, feed, versionETag)
     },
 
     async getFeed(ctx, { params }) {
@@ -40,8 +40,8 @@ export const feedHandlers = ({ paging, feeds, readCalendar }: Deps) =>
     },
 
     async rotateFeedToken(ctx, { params }) {
-      const feed = await feeds.rotateToken(ctx, params.feed_id)
-      return { ...ok<Schemas['FeedWithUrl']>(feed), replayed: feed.replayed }
+      const { json, replayed } = await feeds.rotateToken(ctx, params.feed_id)
+      return { ...shown<Schemas['FeedWithUrl']>(json, versionETag), replayed }
     },
 
     async getFeedCalendar(ctx) {

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { getImport, type Imports, listImportRows, listImports } from '../services/imports.ts'
 import type { Handlers } from './handlers.ts'
@@ -24,7 +24,7 @@ export const importHandlers = ({ paging, imports }: Deps) =>
 
     async createImport(ctx, { body }) {
       const uploaded = await imports.create(ctx, body)
-      return withRetryAfter(created<Import>(`/imports/${uploaded.id}`, quoteETag(1), uploaded))
+      return withRetryAfter(created<Import>(`/imports/${uploaded.id}`, uploaded, versionETag))
     },
 
     async getImport(ctx, { params }) {

@@ -14,5 +14,5 @@ export const memberResponse = <T>(member: Versioned) => ok<T>(member, etagOf(mem
 /** The response to a PUT: 201 if it created the member, otherwise 200. */
 export const upsertResponse = <T>(path: string, member: ChangedMember) =>
   member.isNew
-    ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
+    ? created<T>(path, { json: member.json, replayed: false }, () => etagOf(member))
     : memberResponse<T>(member)

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
+import { created, quoteETag, shown } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import { noIntegrationFields } from '../domain/integration-fields.ts'
 import type { Paging } from '../http/paging.ts'
@@ -31,7 +31,7 @@ export const projectHandlers = ({ paging, projects }: Deps) =>
 
     async createProject(ctx, { body }) {
       const project = await createProject(ctx, body)
-      return created<Project>(`/projects/${project.id}`, projectETag(project), project)
+      return created<Project>(`/projects/${project.id}`, project, projectETag)
     },
 
     async getProject(ctx, { params }) {
@@ -68,12 +68,10 @@ export const projectHandlers = ({ paging, projects }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-/** A project, and what the caller's role and the counts make of its representation. */
-interface ShownProject extends Versioned {
-  readonly variant: string
-}
+type ProjectState = Pick<Project, 'version' | 'role' | 'member_count' | 'open_task_count'>
 
-export const projectETag = ({ version, variant }: ShownProject): string =>
-  quoteETag(variantTag(version, variant))
+/** The entity tag includes the caller's role and the counts, which the version does not cover. */
+export const projectETag = ({ version, role, member_count, open_task_count }: ProjectState): string =>
+  quoteETag(variantTag(version, `${role ?? 'none'}-${member_count}-${open_task_count}`))
 
-export const projectResponse = (project: ShownProject) => ok<Project>(project, projectETag(project))
+export const projectResponse = ({ json }: { readonly json: string }) => shown<Project>(json, projectETag)

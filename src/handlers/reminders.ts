@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createReminder,
@@ -26,7 +26,7 @@ export const reminderHandlers = ({ paging }: Deps) =>
 
     async createReminder(ctx, { params, body }) {
       const reminder = await createReminder(ctx, params.task_id, body)
-      return created<Reminder>(`/reminders/${reminder.id}`, quoteETag(1), reminder)
+      return created<Reminder>(`/reminders/${reminder.id}`, reminder, versionETag)
     },
 
     async getReminder(ctx, { params }) {

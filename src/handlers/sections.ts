@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createSection,
@@ -26,7 +26,7 @@ export const sectionHandlers = ({ paging }: Deps) =>
 
     async createSection(ctx, { params, body }) {
       const section = await createSection(ctx, params.project_id, body)
-      return created<Section>(`/projects/${params.project_id}/sections/${section.id}`, quoteETag(1), section)
+      return created<Section>(`/projects/${params.project_id}/sections/${section.id}`, section, versionETag)
     },
 
     async getSection(ctx, { params }) {

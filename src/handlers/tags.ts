@@ -1,6 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { getTag, listTags, type Tags } from '../services/tags.ts'
 import type { Handlers } from './handlers.ts'
@@ -12,7 +11,7 @@ interface Deps {
   readonly tags: Tags
 }
 
-/** The operations of the contract's tag `tags`. A tag never changes, so its ETag is its id. */
+/** The operations of the contract's tag `tags`. */
 export const tagHandlers = ({ paging, tags }: Deps) =>
   ({
     async listTags(ctx, { path, query }) {
@@ -22,12 +21,12 @@ export const tagHandlers = ({ paging, tags }: Deps) =>
 
     async createTag(ctx, { body }) {
       const tag = await tags.create(ctx, body)
-      return created<Tag>(`/tags/${tag.id}`, quoteETag(tag.id), tag)
+      return created<Tag>(`/tags/${tag.id}`, tag, etagOf)
     },
 
     async getTag(ctx, { params }) {
       const { json } = await getTag(ctx, params.tag_id)
-      return { status: 200, headers: { etag: quoteETag(params.tag_id) }, body: jsonText<Tag>(json) }
+      return shown<Tag>(json, etagOf)
     },
 
     async deleteTag(ctx, { params }) {
@@ -35,3 +34,6 @@ export const tagHandlers = ({ paging, tags }: Deps) =>
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
+
+/** A tag never changes, so its ETag is its id. */
+const etagOf = ({ id }: Tag): string => quoteETag(id)

@@ -2,12 +2,14 @@ import type { components } from '../../generated/openapi.ts'
 import { ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 
-/** A task, and whether it is blocked, which depends on other tasks and on the caller. */
-interface ShownTask extends Versioned {
+/** What the representation of a task depends on: whether it is blocked depends on other tasks and on the caller. */
+interface TaskState {
+  readonly version: number
   readonly is_blocked: boolean
 }
 
-export const taskETag = ({ version, is_blocked }: ShownTask): string =>
+export const taskETag = ({ version, is_blocked }: TaskState): string =>
   quoteETag(is_blocked ? variantTag(version, 'blocked') : version)
 
-export const taskResponse = (task: ShownTask) => ok<components['schemas']['Task']>(task, taskETag(task))
+export const taskResponse = (task: Versioned & TaskState) =>
+  ok<components['schemas']['Task']>(task, taskETag(task))

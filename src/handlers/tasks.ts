@@ -10,7 +10,7 @@ import type { ListTaskChanges } from '../services/task-changes.ts'
 import { listTasks } from '../services/task-lists.ts'
 import { createTask, deleteTask, getTask, moveTask, updateTask } from '../services/tasks.ts'
 import type { Handlers } from './handlers.ts'
-import { taskResponse } from './task-responses.ts'
+import { taskETag, taskResponse } from './task-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -49,7 +49,7 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
 
     async createTask(ctx, { body }) {
       const task = await createTask(ctx, body, taskQuota)
-      return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
+      return created<Task>(`/tasks/${task.id}`, task, taskETag)
     },
 
     async getTask(ctx, { params, query: { expand = [] } }) {

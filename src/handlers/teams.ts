@@ -24,7 +24,7 @@ export const teamHandlers = ({ paging }: Deps) =>
 
     async createTeam(ctx, { body }) {
       const team = await createTeam(ctx, body.name)
-      return created<Team>(`/teams/${team.id}`, etagOf({ version: 1, role: 'manager' }), team)
+      return created<Team>(`/teams/${team.id}`, team, etagOf)
     },
 
     async getTeam(ctx, { params }) {

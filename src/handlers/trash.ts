@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { ok } from '../contract/operation.ts'
+import { ok, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { restoreTask } from '../services/tasks.ts'
 import {
@@ -49,7 +49,7 @@ export const trashHandlers = ({ paging, trash }: Deps) =>
 
     async getTrashedProject(ctx, { params }) {
       const project = await getTrashedProject(ctx, params.project_id)
-      return ok<Schemas['TrashedProject']>(project, projectETag(project))
+      return shown<Schemas['TrashedProject']>(project.json, projectETag)
     },
 
     async restoreProject(ctx, { params }) {

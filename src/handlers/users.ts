@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Input, ok, quoteETag, type Versioned } from '../contract/operation.ts'
+import { created, type Input, quoteETag, shown } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
@@ -37,7 +37,7 @@ export const userHandlers = ({ paging, users }: Deps) => {
       const { username, email, password, display_name: displayName = username, role = 'member' } = body
       const { time_zone: timeZone = defaultTimeZone } = body
       const user = await users.create(ctx, { username, email, displayName, role, timeZone, password })
-      return created<User>(`/users/${user.id}`, quoteETag(1), user)
+      return created<User>(`/users/${user.id}`, user, userETag)
     },
 
     async getUser(ctx, { params }) {
@@ -70,7 +70,7 @@ export const userHandlers = ({ paging, users }: Deps) => {
 }
 
 /** The ETag includes whether the caller sees the email address and the quotas, since the representation differs then. */
-const userResponse = (user: Versioned & { readonly shows_private: boolean }) => {
-  const { version, shows_private } = user
-  return ok<User>(user, quoteETag(shows_private ? version : variantTag(version, 'public')))
-}
+const userETag = ({ version, email }: User): string =>
+  quoteETag(email === null ? variantTag(version, 'public') : version)
+
+const userResponse = ({ json }: { readonly json: string }) => shown<User>(json, userETag)

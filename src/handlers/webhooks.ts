@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, ok, shown, versionETag } from '../contract/operation.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Paging } from '../http/paging.ts'
 import {
@@ -32,8 +32,7 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
       const { url, description = '', event_types: eventTypes, project_id = null, is_enabled } = body
       const fields = { url, description, eventTypes, projectId: project_id, isEnabled: is_enabled }
       const webhook = await webhooks.create(ctx, fields)
-      const etag = quoteETag(webhook.version)
-      return created<Schemas['WebhookWithSecret']>(`/webhooks/${webhook.id}`, etag, webhook)
+      return created<Schemas['WebhookWithSecret']>(`/webhooks/${webhook.id}`, webhook, versionETag)
     },
 
     async getWebhook(ctx, { params }) {
@@ -50,8 +49,8 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
     },
 
     async rotateWebhookSecret(ctx, { params }) {
-      const webhook = await webhooks.rotateSecret(ctx, params.webhook_id)
-      return { ...ok<Schemas['WebhookWithSecret']>(webhook), replayed: webhook.replayed }
+      const { json, replayed } = await webhooks.rotateSecret(ctx, params.webhook_id)
+      return { ...shown<Schemas['WebhookWithSecret']>(json, versionETag), replayed }
     },
 
     async testWebhook(ctx, { params }) {

@@ -34,11 +34,6 @@ interface Deps {
   readonly attachmentQuotaBytes: number | null
 }
 
-/** A new attachment and the digest of its file. */
-export interface Attached extends AddedToTask {
-  readonly sha256: string
-}
-
 /** A file to send. `open` opens all of it, or a range. */
 export interface Download {
   readonly file: AttachmentFile
@@ -55,7 +50,7 @@ export interface Attachments {
   attachFile(
     ctx: OpContext<Principal>,
     input: { readonly taskId: string; readonly form: FileForm },
-  ): Promise<Attached>
+  ): Promise<AddedToTask>
   /** Finds the file of an attachment. */
   download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
   /** Creates a link to an attachment that the caller can see. Links are not stored: the token has all data. */
@@ -102,8 +97,7 @@ export const createAttachments = ({
       }
       const received = withContent(ctx, [taskId, fileName, content_type, sha256])
       const attach = () => addAttachment(received, file, { taskId, quota, upload: null })
-      const attachment = await keepIfUsed(storage, stored, attach, ({ replayed }) => !replayed)
-      return { ...attachment, sha256 }
+      return keepIfUsed(storage, stored, attach, ({ replayed }) => !replayed)
     },
 
     async download(ctx, attachmentId) {

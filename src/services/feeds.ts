@@ -33,24 +33,19 @@ import { type OpContext, type OpTransaction, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
-/** A feed whose JSON has the member `calendar_url`, and its version. */
-export interface FeedWithUrl extends Created {
-  readonly version: number
-}
-
 export interface Feeds {
   /**
    * Creates a feed of the caller.
    *
    * @throws Problem 400 when the filter is invalid, 403, 413 or 422
    */
-  create(ctx: OpContext<BearerPrincipal>, feed: NewFeed): Promise<FeedWithUrl>
+  create(ctx: OpContext<BearerPrincipal>, feed: NewFeed): Promise<Created>
   /**
    * Replaces the token in the URL of a feed.
    *
    * @throws Problem 403, 404 or 412
    */
-  rotateToken(ctx: OpContext<BearerPrincipal>, id: string): Promise<FeedWithUrl>
+  rotateToken(ctx: OpContext<BearerPrincipal>, id: string): Promise<Created>
 }
 
 interface Deps {
@@ -66,7 +61,7 @@ export const createFeeds = ({ replayKeys, publicUrl }: Deps): Feeds => {
     ctx: OpContext<BearerPrincipal>,
     id: string,
     work: (tx: OpTransaction<BearerPrincipal>, hash: Buffer) => Promise<FeedRow>,
-  ): Promise<FeedWithUrl> => {
+  ): Promise<Created> => {
     const { token, hash } = newFeedToken()
     const url = `${publicUrl}/feeds/${id}/calendar.ics?token=${token}`
     const sealed = sealForReplay(replayKeys, url, id)
@@ -79,7 +74,7 @@ export const createFeeds = ({ replayKeys, publicUrl }: Deps): Feeds => {
       id,
     )
     const json = jsonWithSecret(replayKeys, response, { name: 'calendar_url', secret: url })
-    return { ...response, json, version: versionIn(json) }
+    return { ...response, json }
   }
 
   return {
@@ -120,12 +115,6 @@ export const createFeeds = ({ replayKeys, publicUrl }: Deps): Feeds => {
         return view
       }),
   }
-}
-
-const versionIn = (json: string): number => {
-  const feed: unknown = JSON.parse(json)
-  if (typeof feed === 'object' && feed !== null && 'version' in feed) return Number(feed.version)
-  throw new TypeError('A feed has no version')
 }
 
 /**

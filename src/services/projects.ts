@@ -7,7 +7,6 @@ import {
   type ManagedProject,
   moveToTrash,
   type NewProject,
-  newProjectVariant,
   type ProjectListQuery,
   type ProjectPatch,
   type ProjectRow,
@@ -62,13 +61,10 @@ export const getProject = async (ctx: OpContext<Principal>, id: string): Promise
   expectFound(await selectProject(ctx, id))
 
 /** Creates a project, which the caller manages. */
-export const createProject = async (
-  ctx: OpContext<Principal>,
-  project: NewProject,
-): Promise<Created & ProjectRow> => {
+export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<Created> => {
   expectMetadata(project.metadata ?? {})
   const after = valuesOf(project)
-  const created = await idempotent(ctx, async (tx, id) => {
+  return idempotent(ctx, async (tx, id) => {
     await pipeline(tx.db, {
       project: () => insertProject(tx, id, project),
       event: () => recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
@@ -76,7 +72,6 @@ export const createProject = async (
     })
     return viewProject(tx, id)
   })
-  return { ...created, version: 1, variant: newProjectVariant }
 }
 
 /**

@@ -51,11 +51,6 @@ import {
 } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
-/** A webhook whose JSON has the member `secret`, and its version. */
-export interface WebhookWithSecret extends Created {
-  readonly version: number
-}
-
 /** The fields of a request to create a webhook. */
 export interface WebhookRequest extends Omit<NewWebhook, 'secret' | 'project'> {
   readonly projectId: string | null
@@ -67,7 +62,7 @@ export interface Webhooks {
    *
    * @throws Problem 400 or 422 when the URL is not allowed, 403, 413 or 422
    */
-  create(ctx: OpContext<Principal>, request: WebhookRequest): Promise<WebhookWithSecret>
+  create(ctx: OpContext<Principal>, request: WebhookRequest): Promise<Created>
   /** @throws Problem 400 or 422 when the URL is not allowed, 404 or 412 */
   update(ctx: OpContext<Principal>, id: string, patch: WebhookPatch): Promise<WebhookRow>
   /**
@@ -75,7 +70,7 @@ export interface Webhooks {
    *
    * @throws Problem 404 or 412
    */
-  rotateSecret(ctx: OpContext<Principal>, id: string): Promise<WebhookWithSecret>
+  rotateSecret(ctx: OpContext<Principal>, id: string): Promise<Created>
   /** @throws Problem 404 or 412 */
   delete(ctx: OpContext<Principal>, id: string): Promise<void>
   /**
@@ -135,7 +130,7 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
     ctx: OpContext<Principal>,
     id: string,
     work: (tx: OpTransaction<Principal>, sealed: Buffer) => Promise<WebhookRow>,
-  ): Promise<WebhookWithSecret> => {
+  ): Promise<Created> => {
     const { text, sealFor } = newSecret(webhookKeys)
     const sealed = sealFor(id)
     const sealedForReplay = sealForReplay(replayKeys, text, id)
@@ -148,7 +143,7 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
       id,
     )
     const json = jsonWithSecret(replayKeys, response, { name: 'secret', secret: text })
-    return { ...response, json, version: versionIn(json) }
+    return { ...response, json }
   }
 
   return {
@@ -217,12 +212,6 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
 
 /** Maximum number of characters of a URL. */
 const maxUrl = 2_048
-
-const versionIn = (json: string): number => {
-  const webhook: unknown = JSON.parse(json)
-  if (typeof webhook === 'object' && webhook !== null && 'version' in webhook) return Number(webhook.version)
-  throw new TypeError('A webhook has no version')
-}
 
 /**
  * A project that the body names and the caller manages, locked.

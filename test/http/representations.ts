@@ -1,4 +1,5 @@
 import t from 'tap'
+import { lookUp } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -38,6 +39,10 @@ const worksMeanwhile = new Set<Operation['id']>([
   'redeliverWebhook',
 ])
 
+/** Whether the contract documents an ETag of this response. */
+const hasETag = ({ path, method }: Operation, status: string): boolean =>
+  lookUp(['paths', path, method.toLowerCase(), 'responses', status, 'headers', 'ETag']) !== undefined
+
 for (const operation of operations) {
   const { id, method, path } = operation
   if (method !== 'POST' || !operation.statuses.includes(201)) continue
@@ -56,8 +61,10 @@ for (const operation of operations) {
     const token = request.token ?? (created.access_token as string)
     const later = await service.call(read.id, { token, params: idsIn(location, read) ?? {} })
     t.equal(later.status, 200)
+    t.equal(headers.has('etag'), hasETag(operation, '201'), 'ETag as the contract says')
     if (worksMeanwhile.has(id)) {
       t.strictSame(new Set(Object.keys(later.body as Fields)), new Set(Object.keys(created)))
+      if (headers.has('etag')) t.equal(headers.get('etag'), `"${Number(created.version)}"`)
       return
     }
     for (const name of ['etag', 'last-modified'])
