@@ -384,7 +384,7 @@ export const buildApp = async ({
         db: background,
         storage,
         log,
-        ofUser: null,
+        onlyUserId: null,
         folder: importFolder,
         diskReserveBytes: config.diskReserveBytes,
         lease: jobTimes.lease,

@@ -10,10 +10,10 @@ import { networkOf } from '../domain/network.ts'
  */
 export interface AttemptKeys {
   /** `name` is the email address or the username of the attempt. */
-  ofSignIn(name: string, client: Client): Buffer
-  ofPassword(userId: string, client: Client): Buffer
-  ofSecondFactor(userId: string): Buffer
-  ofProviderCode(provider: string, client: Client): Buffer
+  signInKey(name: string, client: Client): Buffer
+  passwordKey(userId: string, client: Client): Buffer
+  secondFactorKey(userId: string): Buffer
+  providerCodeKey(provider: string, client: Client): Buffer
 }
 
 /** Keys are HMACs, because a user may type the password into the address field. */
@@ -21,9 +21,9 @@ export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
   const keyOf = (...parts: readonly string[]): Buffer =>
     createHmac('sha256', key).update(JSON.stringify(parts)).digest()
   return {
-    ofSignIn: (name, { address }) => keyOf('sign-in', name, networkOf(address)),
-    ofPassword: (userId, { address }) => keyOf('password', userId, networkOf(address)),
-    ofSecondFactor: (userId) => keyOf('second-factor', userId),
-    ofProviderCode: (provider, { address }) => keyOf('provider-code', provider, networkOf(address)),
+    signInKey: (name, { address }) => keyOf('sign-in', name, networkOf(address)),
+    passwordKey: (userId, { address }) => keyOf('password', userId, networkOf(address)),
+    secondFactorKey: (userId) => keyOf('second-factor', userId),
+    providerCodeKey: (provider, { address }) => keyOf('provider-code', provider, networkOf(address)),
   }
 }

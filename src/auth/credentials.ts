@@ -16,11 +16,11 @@ import type { BearerPrincipal } from '../domain/permissions.ts'
  */
 export interface Credentials {
   /** Null if the session has ended or belongs to another user. */
-  ofSession(sessionId: string, userId: string): Promise<BearerPrincipal | null>
-  /** Null if no token has the hash, or it has expired; `resting` until a sign-in of its user. */
-  ofApiToken(hash: Buffer): Promise<BearerPrincipal | 'resting' | null>
+  sessionPrincipal(sessionId: string, userId: string): Promise<BearerPrincipal | null>
+  /** Null if no token has the hash, or it has expired; `suspended` until a sign-in of its user. */
+  apiTokenPrincipal(hash: Buffer): Promise<BearerPrincipal | 'suspended' | null>
   /** Null if the token was revoked or has expired, or rests. */
-  ofApiTokenId(tokenId: string): Promise<BearerPrincipal | null>
+  apiTokenPrincipalById(tokenId: string): Promise<BearerPrincipal | null>
   /** Call after a session has ended. */
   forgetSession(sessionId: string): Promise<void>
   /** Call after an API token was revoked. */
@@ -95,16 +95,16 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }
 
-  const ofApiToken = async (
+  const cachedApiToken = async (
     key: string,
     select: () => Promise<UsedApiToken | null>,
-  ): Promise<BearerPrincipal | 'resting' | null> => {
+  ): Promise<BearerPrincipal | 'suspended' | null> => {
     const cached = apiTokens.get(key)
     if (cached !== undefined) return cached
     const changesBefore = changes
     const used = await select()
     if (used === null) return null
-    if (used.isResting) return 'resting'
+    if (used.isSuspended) return 'suspended'
     const ttl = Math.min(cacheTtl, used.expiresIn)
     if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
     return used.principal
@@ -120,7 +120,7 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
   })
 
   return {
-    async ofSession(sessionId, userId) {
+    async sessionPrincipal(sessionId, userId) {
       const cached = sessions.get(sessionId)
       if (cached !== undefined) return cached.userId === userId ? cached : null
       const changesBefore = changes
@@ -128,10 +128,11 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
       if (principal !== null && changes === changesBefore) sessions.set(sessionId, principal)
       return principal
     },
-    ofApiToken: (hash) => ofApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),
-    async ofApiTokenId(id) {
-      const principal = await ofApiToken(id, () => selectApiTokenPrincipal(db, { id }))
-      return principal === 'resting' ? null : principal
+    apiTokenPrincipal: (hash) =>
+      cachedApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),
+    async apiTokenPrincipalById(id) {
+      const principal = await cachedApiToken(id, () => selectApiTokenPrincipal(db, { id }))
+      return principal === 'suspended' ? null : principal
     },
     forgetSession: (sessionId) => forget({ kind: 'session', sessionId }),
     forgetApiToken: (tokenId) => forget({ kind: 'api_token', tokenId }),

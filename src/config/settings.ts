@@ -173,7 +173,7 @@ export const settings = {
     parse: parseDayCount,
     default: 30,
     example: '30',
-    doc: 'Days without a sign-in with an identity provider after which the API tokens, webhooks, feeds and exports of an account rest that is linked with one, until the next sign-in. A change applies to each account from its next sign-in.',
+    doc: 'Days without a sign-in with an identity provider after which the API tokens, webhooks, feeds and exports of an account that is linked with one are suspended, until the next sign-in. A change applies to each account from its next sign-in.',
   }),
   mcp: setting({
     name: 'MCP',
@@ -389,7 +389,7 @@ export const settings = {
     parse: parseRequestCount,
     default: 10,
     example: '10',
-    doc: 'Per minute and network (an IPv4 address or an IPv6 /64): registrations, sign-ins and forgotten passwords. Of exchanges of codes that an identity provider has led to, only those that fail.',
+    doc: 'Per minute and network (an IPv4 address or an IPv6 /64): registrations, sign-ins and forgotten passwords. Sign-ins with an identity provider count only if exchanging the code fails.',
   }),
   rateLimitRefresh: setting({
     name: 'RATE_LIMIT_REFRESH',

@@ -171,7 +171,7 @@ export interface UsedApiToken {
   readonly principal: BearerPrincipal
   readonly expiresIn: number
   /** Whether it rests until a sign-in of its user with an identity provider. */
-  readonly isResting: boolean
+  readonly isSuspended: boolean
 }
 
 const byHash = { hash: 'bytes' } as const
@@ -182,7 +182,7 @@ const liveColumns = {
   ...principalColumns,
   scopes: 'text',
   expires_in: 'int',
-  is_resting: 'bool',
+  is_suspended: 'bool',
 } as const
 
 /** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
@@ -196,7 +196,7 @@ const selectLive = (matches: SQL): SQL => sql`
     array_to_string(${token.scopes}, ' ') as scopes,
     least(
       floor(extract(epoch from least(${token.expires_at}, ${person.sign_in_due_at}) - now()) * 1000), 86400000
-    )::int as expires_in, ${isSignInDue(person)} as is_resting
+    )::int as expires_in, ${isSignInDue(person)} as is_suspended
   ${fromLiveTokens} and ${matches}`
 
 const useLive = (matches: SQL): SQL => sql`
@@ -237,6 +237,6 @@ export const selectApiTokenPrincipal = async (
   return {
     principal: { ...readPrincipal(row), credential },
     expiresIn: row.expires_in,
-    isResting: row.is_resting,
+    isSuspended: row.is_suspended,
   }
 }

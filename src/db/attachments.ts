@@ -231,8 +231,8 @@ export const selectTaskAttachments = (
       table: attachments,
       from: sql`attachments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
-        return onlyBranch(sql`${ofTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
+        const isOfTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
+        return onlyBranch(sql`${isOfTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },
       ...newest,

@@ -216,8 +216,8 @@ export const selectTaskComments = (
       table: comments,
       from: sql`comments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
-        return onlyBranch(sql`${ofTask} and ${allowsComment('comment.see', caller, item, task)}`)
+        const isOfTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
+        return onlyBranch(sql`${isOfTask} and ${allowsComment('comment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },
       filters: q === undefined ? [] : [bodyContains(foldSearch(q))],

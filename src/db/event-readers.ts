@@ -42,7 +42,7 @@ interface Step {
  * A second, cheap statement therefore skips events without results.
  */
 export const eventReader = ({ name, reader: readerName, limit, isOfInterest, make }: Step) => {
-  const ofReader = sql`${reader.name} = ${sql.raw(`'${readerName}'`)}`
+  const isThisReader = sql`${reader.name} = ${sql.raw(`'${readerName}'`)}`
   const begin = builtStatement(`${name}_begin`, {}, (db) =>
     db
       .insert(eventReaders)
@@ -54,7 +54,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
     select ${known.changed_in}, ${known.ordinal} from event_readers known where ${known.name} = ${sql.raw(`'${readerName}'`)})`
   const batch = sql`
     reader as materialized (
-      select * from event_readers reader where ${ofReader} and ${isCurrent} and ${hasEvents(isUnread)} for update skip locked
+      select * from event_readers reader where ${isThisReader} and ${isCurrent} and ${hasEvents(isUnread)} for update skip locked
     ), batch as materialized (
       select event.* from reader cross join lateral (
         select * from events event where ${isUnread}
@@ -67,7 +67,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
       .update(reader)
       .set({ changed_in: last.changed_in, ordinal: last.ordinal })
       .from(sql`(${unread} order by ${last.changed_in} desc, ${last.ordinal} desc limit 1) last`)
-      .where(ofReader)
+      .where(isThisReader)
   const pass = statement(
     `${name}_pass`,
     {},
@@ -79,7 +79,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
       ), moved as ${move(sql`
         select * from batch last where not exists (
           select from interesting where (interesting.changed_in, interesting.ordinal) <= (${last.changed_in}, ${last.ordinal}))`)}
-      select exists (select from event_readers reader where ${ofReader}) as has_begun,
+      select exists (select from event_readers reader where ${isThisReader}) as has_begun,
         (select count(*) from batch) as events, exists (select from interesting) as is_of_interest`,
   )
   const read = statement(

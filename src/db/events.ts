@@ -179,9 +179,9 @@ const eventBranches = (
   const inList = (id: SQLWrapper): SQL => sql`${listOfTask(item)} = ${id}`
   if (role === 'admin') {
     if (chosen === null || projectIds?.includes('none') === true) return onlyBranch(isNotNil(item.id))
-    const ofEach = (rows: SQL): SQL => sql`
+    const rowsOfChosen = (rows: SQL): SQL => sql`
       select reached.* from (select distinct unnest(${chosen}) as id) chosen cross join lateral (${rows}) reached`
-    return [{ select: (rows) => ofEach(rows(inList(sql`chosen.id`))) }]
+    return [{ select: (rows) => rowsOfChosen(rows(inList(sql`chosen.id`))) }]
   }
   const isOfMember = isMember(item.project_id, caller.caller, 'viewer')
   const isOwned = sql`(${item.project_id} is null and ${item.owner_id} = ${caller.caller})`

@@ -217,7 +217,7 @@ export const readTasks = (db: Database, scope: ExportScope): AsyncIterable<reado
 }
 
 /** What belongs to some tasks or projects, in the order of `key`, after the row with the last key. */
-const ofParents = (
+const childQuery = (
   name: StatementName,
   {
     json,
@@ -246,24 +246,24 @@ type ParentPlaceholders = Parameters<Parameters<typeof query<{ ids: 'uuid[]' }, 
 const stillSees = (caller: CallerPlaceholders, taskId: SQLWrapper): SQL =>
   sql`exists (select from tasks where ${tasks.id} = ${taskId} and ${allowsTask('task.see', caller, tasks)} offset 0)`
 
-type OfParents = ReturnType<typeof ofParents>
+type ChildQuery = ReturnType<typeof childQuery>
 
 /** Reads all of them. The key of the first row is after the empty text. */
 async function* rowsOf<R>(
   db: Database,
   scope: ExportScope,
   ids: readonly string[],
-  select: OfParents,
+  select: ChildQuery,
 ): AsyncGenerator<readonly R[], void> {
   const ctx = contextOf(db, scope)
   for (let after: string | undefined = ''; ids.length > 0 && after !== undefined;) {
-    const rows: Awaited<ReturnType<OfParents>> = await select(ctx, { ids, after })
+    const rows: Awaited<ReturnType<ChildQuery>> = await select(ctx, { ids, after })
     yield rows.map(({ json }) => JSON.parse(json) as R)
     after = rows.length < batchSize ? undefined : rows.at(-1)?.key
   }
 }
 
-const selectSections = ofParents('export_records.select_sections', {
+const selectSections = childQuery('export_records.select_sections', {
   json: object({
     type: kind('section'),
     id: section.id,
@@ -282,7 +282,7 @@ export const readSections = (
   projectIds: readonly string[],
 ): AsyncIterable<readonly SectionRecord[]> => rowsOf(db, scope, projectIds, selectSections)
 
-const selectComments = ofParents('export_records.select_comments', {
+const selectComments = childQuery('export_records.select_comments', {
   json: object({
     type: kind('comment'),
     id: comment.id,
@@ -305,7 +305,7 @@ export const readComments = (
   taskIds: readonly string[],
 ): AsyncIterable<readonly CommentRecord[]> => rowsOf(db, scope, taskIds, selectComments)
 
-const selectRelations = ofParents('export_records.select_relations', {
+const selectRelations = childQuery('export_records.select_relations', {
   json: object({
     type: kind('relation'),
     task_id: relation.task_id,
@@ -333,7 +333,7 @@ export interface StoredAttachment extends AttachmentRecord {
   readonly size: number
 }
 
-const selectAttachments = ofParents('export_records.select_attachments', {
+const selectAttachments = childQuery('export_records.select_attachments', {
   json: object({
     type: kind('attachment'),
     id: attachment.id,
@@ -360,7 +360,7 @@ export const readAttachments = (
   taskIds: readonly string[],
 ): AsyncIterable<readonly StoredAttachment[]> => rowsOf(db, scope, taskIds, selectAttachments)
 
-const selectUsers = ofParents('export_records.select_users', {
+const selectUsers = childQuery('export_records.select_users', {
   json: object({
     type: kind('user'),
     id: person.id,

@@ -12,7 +12,7 @@ import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
-import { exportJson, isUnended } from './read-models.ts'
+import { exportJson, isPending } from './read-models.ts'
 import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
@@ -34,15 +34,15 @@ const membership = aliasedTable(memberships, 'membership')
 export interface ExportRow {
   readonly json: string
   readonly version: number
-  readonly is_unended: boolean
+  readonly is_pending: boolean
 }
 
 const selectOne = query(
   'exports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_unended: 'bool' },
+  { json: 'text', version: 'int', is_pending: 'bool' },
   (p) => sql`
-    select ${exportJson(row)} as json, ${row.version}, ${isUnended(row)} as is_unended from exports row
+    select ${exportJson(row)} as json, ${row.version}, ${isPending(row)} as is_pending from exports row
     where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
 )
 

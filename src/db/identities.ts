@@ -84,7 +84,7 @@ interface NewIdentity extends Subject {
 }
 
 /**
- * Links an identity to a locked user, whose API tokens rest after `reauthDays` without a sign-in.
+ * Links an identity to a locked user, whose API tokens are suspended after `reauthDays` without a sign-in.
  *
  * @throws ConstraintViolation when it is linked already, or the user has another one of the issuer
  */

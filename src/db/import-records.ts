@@ -175,10 +175,10 @@ const count = statement(
   { import_id: 'uuid' },
   { created: 'int', updated: 'int', skipped: 'int', refused: 'int', undone: 'int', kept: 'int' },
   (p) => {
-    const ofOutcome = (outcome: ImportOutcome) =>
+    const outcomeCount = (outcome: ImportOutcome) =>
       sql`count(*) filter (where outcome = ${sql.raw(`'${outcome}'`)})::int as ${sql.raw(outcome)}`
     return sql`
-      select ${ofOutcome('created')}, ${ofOutcome('updated')}, ${ofOutcome('skipped')}, ${ofOutcome('refused')}, ${ofOutcome('undone')}, ${ofOutcome('kept')}
+      select ${outcomeCount('created')}, ${outcomeCount('updated')}, ${outcomeCount('skipped')}, ${outcomeCount('refused')}, ${outcomeCount('undone')}, ${outcomeCount('kept')}
       from import_rows where import_id = ${p.import_id}`
   },
 )
@@ -368,8 +368,8 @@ export const insertImportedRelation = async (
   return rows.length > 0
 }
 
-const colour = statement(
-  'imports.colour_tags',
+const setColors = statement(
+  'imports.color_tags',
   { tags: 'json' },
   {},
   (p) => sql`
@@ -377,12 +377,12 @@ const colour = statement(
     where tags.id = row.id and row.color is not null`,
 )
 
-/** Gives tags that were created with these ids their colours. */
-export const colourTags = async (
+/** Gives tags that were created with these ids their colors. */
+export const colorTags = async (
   { db }: TransactionContext,
   rows: readonly { readonly id: string; readonly color: string | null }[],
 ): Promise<void> => {
-  await colour(db, { tags: { rows } })
+  await setColors(db, { tags: { rows } })
 }
 
 /** By how many what belongs to a task becomes more. */
@@ -413,7 +413,7 @@ const grow = statement(
 )
 
 /** Counts what an import adds to tasks. Those that it has created itself stay untouched. */
-export const growTasks = async (
+export const addToCounts = async (
   { db }: TransactionContext,
   rows: readonly TaskGrowth[],
   importId: string,

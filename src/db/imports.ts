@@ -45,15 +45,15 @@ export interface ImportRow {
   readonly json: string
   readonly version: number
   /** Whether something happens in the background. */
-  readonly is_unended: boolean
+  readonly is_pending: boolean
 }
 
 const selectOne = query(
   'imports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_unended: 'bool' },
+  { json: 'text', version: 'int', is_pending: 'bool' },
   (p) => sql`
-    select ${importJson(row)} as json, ${row.version}, ${isImportBusy(row)} as is_unended from imports row
+    select ${importJson(row)} as json, ${row.version}, ${isImportBusy(row)} as is_pending from imports row
     where ${row.id} = ${p.id} and ${allowsImport('import.see', p, row)}`,
 )
 
@@ -92,15 +92,15 @@ export const selectImportRows = (
   filter: { readonly outcome?: readonly ImportOutcome[] },
   page: PageRequest,
 ): Promise<Page | null> => {
-  const ofImport = parameter('import_id', 'uuid')
+  const importParameter = parameter('import_id', 'uuid')
   return selectPageOf(
     ctx,
     {
       name: 'import_rows',
       table: importRows,
       branches: (caller) =>
-        onlyBranch(sql`${line.import_id} = ${ofImport} and exists (
-          select from imports row where ${row.id} = ${ofImport} and ${allowsImport('import.see', caller, row)})`),
+        onlyBranch(sql`${line.import_id} = ${importParameter} and exists (
+          select from imports row where ${row.id} = ${importParameter} and ${allowsImport('import.see', caller, row)})`),
       values: { import_id: id },
       filters: conditionsOf(rowFilters, filter),
       sortFields: { number: { value: line.number, type: 'int', isNullable: false, isIndexed: true } },
@@ -281,7 +281,7 @@ export const queueImport = async (
 /** Lets the job remove the new projects of a held import that has failed. */
 export const discardImport = async (
   { db }: TransactionContext,
-  { id }: TakenImport,
+  { id }: HeldImport,
   failure: ImportFailure,
 ): Promise<void> => {
   await start(db, { id, status: 'discarding', failure })
@@ -332,7 +332,7 @@ export const removeImport = async ({ db }: TransactionContext, { id }: Changeabl
 }
 
 /** An import that a process works on. */
-export interface TakenImport extends ImportOptions {
+export interface HeldImport extends ImportOptions {
   readonly id: string
   /** Whose the comments of users of the file are here. */
   readonly authors: ImportUsers
@@ -425,13 +425,13 @@ export const takeImport = async (
   {
     leaseId,
     duration,
-    ofUser,
-  }: { readonly leaseId: string; readonly duration: number; readonly ofUser: string | null },
-): Promise<TakenImport | null> => {
+    onlyUserId,
+  }: { readonly leaseId: string; readonly duration: number; readonly onlyUserId: string | null },
+): Promise<HeldImport | null> => {
   const taken = await inTurn(db, {
     look: (runner) => lookForOne(runner, {}),
     take: async (transaction) =>
-      firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: ofUser })),
+      firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: onlyUserId })),
   })
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
@@ -449,7 +449,7 @@ const renew = countingStatement(
 /** Renews the lease of an import. False if it is not this process's any more, or was cancelled. */
 export const renewImport = async (
   db: Database,
-  { id, lease_id }: TakenImport,
+  { id, lease_id }: HeldImport,
   {
     done,
     total,
@@ -468,7 +468,7 @@ const hold = statement(
 )
 
 /** An import that is this process's until the end of the transaction. */
-export interface HeldImport {
+export interface ImportLease {
   /** Whether its owner was neither disabled nor deleted. */
   readonly is_owner_active: boolean
 }
@@ -476,8 +476,8 @@ export interface HeldImport {
 /** Keeps an import for this process until the end of the transaction; null if it is not this process's any more. */
 export const holdImport = async (
   { db }: Pick<TransactionContext, 'db'>,
-  { id, lease_id }: TakenImport,
-): Promise<HeldImport | null> => firstRow(await hold(db, { id, lease_id }))
+  { id, lease_id }: HeldImport,
+): Promise<ImportLease | null> => firstRow(await hold(db, { id, lease_id }))
 
 const finishReading = builtStatement(
   'imports.finish_reading',
@@ -510,7 +510,7 @@ export interface ReadFile {
 /** Makes a held import ready. */
 export const previewImport = async (
   { db }: TransactionContext,
-  { id }: TakenImport,
+  { id }: HeldImport,
   { csv, preview, ...read }: ReadFile,
 ): Promise<void> => {
   await finishReading(db, { ...read, id, csv: jsonOrNull(csv), preview: JSON.stringify(preview) })
@@ -588,7 +588,7 @@ const release = statement(
 /** Gives an import back, to be taken again after `wait` milliseconds. With `refunds`, the attempt does not count. */
 export const releaseImport = async (
   db: Database,
-  { id, lease_id }: TakenImport,
+  { id, lease_id }: HeldImport,
   options: { readonly wait: number; readonly refunds: boolean },
 ): Promise<void> => {
   await release(db, { id, lease_id, ...options })

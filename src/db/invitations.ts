@@ -31,14 +31,14 @@ export const invitationLifetime = sql.raw(`interval '7 days'`)
  * Whether the row `invitation` to the row `project` can be accepted: it has not expired, and its sender may still manage the
  * project. A demoted manager could otherwise return, or let others in, with earlier invitations.
  */
-const isValid = ({ expires_at, invited_by }: typeof invitations, ofProject: typeof projects): SQL => {
+const isValid = ({ expires_at, invited_by }: typeof invitations, invitedProject: typeof projects): SQL => {
   const asSender: CallerPlaceholders = {
     caller: sql`${invited_by}`,
     is_admin: sql`exists (
       select from users where ${users.id} = ${invited_by} and ${users.role} = 'admin' and ${users.deleted_at} is null)`,
     in_session: sql`false`,
   }
-  return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`
+  return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, invitedProject)})`
 }
 
 const lockSender = rowLock('invitations.lock_sender', users, 'no key update')

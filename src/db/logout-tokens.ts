@@ -102,9 +102,9 @@ const selectUsers = builtStatement('identities.select_users_of_login', login, (d
 export const usersOfLogin = async ({ db }: StatementContext, ended: EndedLogin): Promise<readonly string[]> =>
   (await selectUsers(db, { ...ended })).map(({ userId }) => userId)
 
-const ofUser = { user_id: 'uuid', ...login } as const
+const loginParameters = { user_id: 'uuid', ...login } as const
 
-const deleteSessions = builtStatement('provider_sessions.end_login', ofUser, (db, p) =>
+const deleteSessions = builtStatement('provider_sessions.end_login', loginParameters, (db, p) =>
   db
     .delete(sessions)
     .where(
@@ -118,7 +118,7 @@ const deleteSessions = builtStatement('provider_sessions.end_login', ofUser, (db
     .returning({ id: sessions.id }),
 )
 
-const deleteChallenges = builtStatement('one_time_tokens.end_login', ofUser, (db, p) =>
+const deleteChallenges = builtStatement('one_time_tokens.end_login', loginParameters, (db, p) =>
   db.delete(oneTimeTokens).where(
     sql`${oneTimeTokens.identity_id} in (
         select ${identities.id} from identities

@@ -205,7 +205,7 @@ const recipientsOf = (
 
 const none = sql.raw('null::uuid')
 const followers = sql`join task_followers follower on ${follower.task_id} = ${event.task_id} and not ${follower.has_stopped}`
-const ofComment = sql`join comments comment on ${comment.id} = ${event.resource_id} and ${comment.id} in (select id from locked_comments)`
+const lockedComment = sql`join comments comment on ${comment.id} = ${event.resource_id} and ${comment.id} in (select id from locked_comments)`
 
 // Editing a comment notifies only users whom it did not mention before.
 const wasMentioned = (earlier: typeof notifications | typeof heldNotifications): SQL => sql`exists (
@@ -214,7 +214,7 @@ const wasMentioned = (earlier: typeof notifications | typeof heldNotifications):
 
 const mentioned = sql`
   select distinct on (comment_id, user_id) * from (
-    ${recipientsOf('mention', sql`person`, comment.id, sql`${ofComment} cross join lateral unnest(${comment.mentions}) person`)}
+    ${recipientsOf('mention', sql`person`, comment.id, sql`${lockedComment} cross join lateral unnest(${comment.mentions}) person`)}
     where ${isOfType('comment.created', 'comment.updated')}
       and not ${wasMentioned(notifications)} and not ${wasMentioned(heldNotifications)}
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
@@ -227,7 +227,7 @@ const assigned = sql`
   ${recipientsOf('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`
 
 const commented = sql`
-  ${recipientsOf('comment', follower.user_id, comment.id, sql`${ofComment} ${followers}`)} where ${isOfType('comment.created')}`
+  ${recipientsOf('comment', follower.user_id, comment.id, sql`${lockedComment} ${followers}`)} where ${isOfType('comment.created')}`
 
 const isCompletion = sql`(${isOfType('task.updated')} and ${event.after} ->> 'status' = 'done')`
 
@@ -243,12 +243,12 @@ const isRestoration = isOfType('task.restored', 'project.restored')
 
 /** The held notifications `held` of the tasks and projects that the events of the batch restore, unless they are in the trash again. */
 const heldOfRestored = (): SQL => {
-  const ofTasks = sql`held_notifications held join tasks task on ${task.id} = ${held.task_id} and ${isLive}`
+  const heldOfLiveTasks = sql`held_notifications held join tasks task on ${task.id} = ${held.task_id} and ${isLive}`
   return sql`
-    select held.*, ${event.ordinal} from batch event join ${ofTasks} on ${held.task_id} = ${event.task_id}
+    select held.*, ${event.ordinal} from batch event join ${heldOfLiveTasks} on ${held.task_id} = ${event.task_id}
     where ${isOfType('task.restored')}
     union
-    select held.*, ${event.ordinal} from batch event join ${ofTasks} on ${task.project_id} = ${event.project_id}
+    select held.*, ${event.ordinal} from batch event join ${heldOfLiveTasks} on ${task.project_id} = ${event.project_id}
     where ${isOfType('project.restored')}`
 }
 

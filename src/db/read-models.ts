@@ -154,14 +154,14 @@ export const countedTagJson = (tag: typeof tags, taskCount: SQL<number>): SQL =>
 type SharedFields = Pick<Fields<Schemas['Project']>, 'role' | 'member_count' | 'open_task_count'>
 
 const sharedFields = ({ id }: typeof projects, caller: CallerPlaceholders): SharedFields => {
-  const ofMemberships = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
+  const membershipValue = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
     sql`(select ${value} from memberships membership where ${membership.project_id} = ${id} and ${condition})`
   return {
-    role: ofMemberships(
+    role: membershipValue(
       sql<string | null>`${membership.role}`,
       sql`${membership.user_id} = ${caller.caller}`,
     ),
-    member_count: ofMemberships(sql<number>`count(*)::int`, sql`true`),
+    member_count: membershipValue(sql<number>`count(*)::int`, sql`true`),
     open_task_count: sql<number>`coalesce((
       select ${counts.open_tasks} from project_counts counts where ${counts.project_id} = ${id}), 0)`,
   }
@@ -169,17 +169,17 @@ const sharedFields = ({ id }: typeof projects, caller: CallerPlaceholders): Shar
 
 /** These fields of a project in the trash, as they will be when it is restored. Its members are read from the grants. */
 const restoredFields = (project: typeof projects, caller: CallerPlaceholders): SharedFields => {
-  const ofGrants = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
+  const grantValue = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
     sql`(select ${value} from project_grants granted where granted.project_id = ${project.id} and ${condition})`
   // Deleted users are few, since they are purged soon.
   const isNotDeleted = sql`not (array(select id from users where ${users.deleted_at} is not null) @> array[granted.user_id])`
   return {
     ...sharedFields(project, caller),
-    role: ofGrants(
+    role: grantValue(
       sql<string | null>`(array_agg(granted.role order by role_rank(granted.role) desc))[1]`,
       sql`granted.user_id = ${caller.caller}`,
     ),
-    member_count: ofGrants(sql<number>`count(distinct granted.user_id)::int`, isNotDeleted),
+    member_count: grantValue(sql<number>`count(distinct granted.user_id)::int`, isNotDeleted),
   }
 }
 
@@ -582,7 +582,7 @@ export const reminderJson = (reminder: typeof reminders): SQL => {
 }
 
 /** Whether an export waits or runs. */
-export const isUnended = ({ status }: typeof exports): SQL<boolean> =>
+export const isPending = ({ status }: typeof exports): SQL<boolean> =>
   sql<boolean>`(${status} in ('waiting', 'running'))`
 
 /** An export, which asks its client to poll as long as it has not ended. */
@@ -598,7 +598,7 @@ export const exportJson = (row: typeof exports): SQL => {
     progress: progressJson(row),
     poll_after_seconds: sql<
       number | null
-    >`case when ${isUnended(row)} then ${sql.raw(String(jobPollSeconds))} end`,
+    >`case when ${isPending(row)} then ${sql.raw(String(jobPollSeconds))} end`,
     failure,
     size,
     sha256,

@@ -199,21 +199,21 @@ export const selectRelations = (
   { kind: kinds, expand = [] }: RelationFilter,
   page: PageRequest,
 ): Promise<Page | null> => {
-  const ofTask = parameter('task_id', 'uuid')
+  const taskParameter = parameter('task_id', 'uuid')
   // Each relation, as seen from the task.
   const sides = sql`(
     select ${relation.id}, ${relation.kind} as kind, ${relation.other_task_id} as related_id, ${relation.created_at}
-    from task_relations relation where ${relation.task_id} = ${ofTask}
+    from task_relations relation where ${relation.task_id} = ${taskParameter}
     union all
     select ${relation.id}, inverse_relation_kind(${relation.kind}),
       ${relation.task_id}, ${relation.created_at}
-    from task_relations relation where ${relation.other_task_id} = ${ofTask}) item`
+    from task_relations relation where ${relation.other_task_id} = ${taskParameter}) item`
   return selectPageOf(
     ctx,
     {
       name: expand.length > 0 ? 'expanded task_relations' : 'task_relations',
       table: taskRelations,
-      from: sql`${sides} join tasks task on ${task.id} = ${ofTask} join tasks related on ${related.id} = ${item}.related_id`,
+      from: sql`${sides} join tasks task on ${task.id} = ${taskParameter} join tasks related on ${related.id} = ${item}.related_id`,
       branches: (caller) =>
         onlyBranch(
           sql`${allowsTask('task.see', caller, task)} and ${allowsTask('task.see', caller, related)}`,

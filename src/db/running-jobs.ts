@@ -2,7 +2,7 @@ import type { Database } from './engine/client.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import type { Runner } from './engine/transaction.ts'
-import { isImportBusy, isUnended } from './read-models.ts'
+import { isImportBusy, isPending } from './read-models.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { exports, imports } from './schema/tables.ts'
 
@@ -59,6 +59,6 @@ const usedImport = aliasedTable(imports, 'used_import')
 /** How long processes have worked for a user in the last hour. */
 export const usedBy = (userId: SQLWrapper): SQL => sql`(
   (select coalesce(sum(${usedExport.renewals}), 0) from exports used_export
-    where ${usedExport.requested_by} = ${userId} and (${isUnended(usedExport)} or ${usedExport.updated_at} > now() - interval '1 hour'))
+    where ${usedExport.requested_by} = ${userId} and (${isPending(usedExport)} or ${usedExport.updated_at} > now() - interval '1 hour'))
   + (select coalesce(sum(${usedImport.renewals}), 0) from imports used_import
     where ${usedImport.user_id} = ${userId} and (${isImportBusy(usedImport)} or ${usedImport.updated_at} > now() - interval '1 hour')))`

@@ -21,17 +21,17 @@ export interface TaskFacts {
   readonly relations: readonly Relation[]
 }
 
-const ofProjects = { project_ids: 'uuid[]', task_ids: 'uuid[]' } as const
+const projectParameters = { project_ids: 'uuid[]', task_ids: 'uuid[]' } as const
 
 /** Any of the ids of projects that are named or have the tasks. */
-export const idsOfProjects = (p: Placeholders<typeof ofProjects>): SQL =>
+export const idsOfProjects = (p: Placeholders<typeof projectParameters>): SQL =>
   sql`any(array(select unnest(${p.project_ids}) union select project_id from tasks where id = ${anyOf(p.task_ids)}))`
 
 /**
  * Locks projects, those named and those of tasks, in the order of their ids. Archiving a project or moving it to the trash waits for the
  * write, and the write for it.
  */
-export const lockProjects = builtStatement('tasks.lock_projects', ofProjects, (db, p) =>
+export const lockProjects = builtStatement('tasks.lock_projects', projectParameters, (db, p) =>
   db
     .select({ id: projects.id })
     .from(projects)

@@ -47,13 +47,13 @@ interface Scope {
   readonly values: Readonly<Record<string, unknown>>
 }
 
-const ofPerson = (name: string, columns: readonly PersonColumn[], userId: string): Scope => ({
+const personScope = (name: string, columns: readonly PersonColumn[], userId: string): Scope => ({
   name,
   branches: (_role, caller) => personBranches(columns, parameter('user_id', 'uuid'), caller),
   values: { user_id: userId },
 })
 
-const ofProjects = (ids: readonly string[], hasPersonal = false): Scope => ({
+const projectScope = (ids: readonly string[], hasPersonal = false): Scope => ({
   name: hasPersonal ? 'personal and project_tasks' : 'project_tasks',
   branches: (role, caller) => [
     ...(hasPersonal ? personalBranches(caller) : []),
@@ -62,13 +62,13 @@ const ofProjects = (ids: readonly string[], hasPersonal = false): Scope => ({
   values: { project_ids: ids },
 })
 
-const ofParents = (ids: readonly string[]): Scope => ({
+const subtaskScope = (ids: readonly string[]): Scope => ({
   name: 'subtasks',
   branches: (_role, caller) => branchesOfGroup(item.parent_id, parameter('parent_ids', 'uuid[]'), caller),
   values: { parent_ids: ids },
 })
 
-const ofSeries = (ids: readonly string[]): Scope => ({
+const seriesScope = (ids: readonly string[]): Scope => ({
   name: 'occurrences',
   branches: (_role, caller) => branchesOfGroup(item.series_id, parameter('series_ids', 'uuid[]'), caller),
   values: { series_ids: ids },
@@ -81,17 +81,17 @@ const everything: Scope = {
 }
 
 const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal): Scope => {
-  if (userId !== null) return ofPerson('user_tasks', ['owner_id', 'assignee_id'], userId)
-  if (projectId !== null) return ofProjects([projectId])
+  if (userId !== null) return personScope('user_tasks', ['owner_id', 'assignee_id'], userId)
+  if (projectId !== null) return projectScope([projectId])
   const parents = groupsIn(condition, 'parent_id')
-  if (parents !== null) return ofParents(parents)
+  if (parents !== null) return subtaskScope(parents)
   const series = groupsIn(condition, 'series_id')
-  if (series !== null) return ofSeries(series)
+  if (series !== null) return seriesScope(series)
   const projects = projectsIn(condition)
   if (projects !== null && !(projects.hasPersonal && reader.role === 'admin'))
-    return ofProjects(projects.ids, projects.hasPersonal)
+    return projectScope(projects.ids, projects.hasPersonal)
   const person = reader.role === 'member' ? personIn(condition, reader.userId) : null
-  return person === null ? everything : ofPerson(`tasks by ${person}`, [person], reader.userId)
+  return person === null ? everything : personScope(`tasks by ${person}`, [person], reader.userId)
 }
 
 /**

@@ -31,15 +31,15 @@ export interface TaskReferences {
    * Those of `tasks` that the request may close or reopen. If they recur, their trees are written too, and those of their next
    * occurrences as long as these are as they were created.
    */
-  readonly turning?: readonly string[]
+  readonly closing?: readonly string[]
   /** Whether a task of `roots` may recur from now on: it can be closed by the same request. */
   readonly startsSeries?: boolean
   /** Whether the parents of `tasks` count them anew. */
-  readonly countsAnew?: boolean
+  readonly recounts?: boolean
   /** A task in the trash, with the subtasks that were deleted with it. */
   readonly trashed?: string
   /** Those of `tasks` that may leave their project for the personal tasks of their owner, who must not be deleted meanwhile. */
-  readonly leaving?: readonly string[]
+  readonly toPersonal?: readonly string[]
   /** Those of `tasks` whose section others may be put into. */
   readonly anchors?: readonly string[]
   readonly users?: readonly string[]
@@ -162,14 +162,14 @@ const placeOf = ({ project_id, owner_id }: typeof tasks) => sql`coalesce(${proje
 
 const lockTrees = statement(
   'task_locks.lock_trees',
-  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]', turning: 'uuid[]', trashed: 'uuid?' },
+  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]', closing: 'uuid[]', trashed: 'uuid?' },
   { id: 'text', recurs: 'bool', next_task_id: 'text?' },
   (p) => sql`
     with recurring as materialized (
       select task.id, task.next_task_id, next.id as withdrawable
       from tasks task left join tasks next
         on next.id = task.next_task_id and next.version = 1 and ${placeOf(next)} = ${placeOf(task)}
-      where task.id = ${anyOf(p.turning)} and task.series_id is not null
+      where task.id = ${anyOf(p.closing)} and task.series_id is not null
     ), roots as materialized (
       select array(select id from recurring union select withdrawable from recurring where withdrawable is not null) as ids
     )
@@ -314,24 +314,24 @@ export const lockReferences = async (
     sections: sectionIds = [],
     tags: tagIds = [],
   } = references
-  const { leaving = [], anchors = [], turning = [], startsSeries = false } = references
+  const { toPersonal = [], anchors = [], closing = [], startsSeries = false } = references
   const { db } = tx
   const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
     names.length === 0 ? [] : read()
   // Users are locked before tasks, so these owners are read first. Under the lock, they are compared.
-  const owners = leaving.length === 0 ? [] : await selectOwners(db, { ids: leaving })
+  const owners = toPersonal.length === 0 ? [] : await selectOwners(db, { ids: toPersonal })
   const userIds = [...named, ...owners.map(({ owner_id }) => owner_id)]
   const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
-  const ofProjects = { project_ids: projectIds, task_ids: taskIds }
+  const namedProjects = { project_ids: projectIds, task_ids: taskIds }
   /** The trees are found while they are locked. What they are repeated from is read whole. */
   const lockTreesAndSelect = async () => {
-    const trees = await lockTrees(db, { targets: ids, parents, roots, turning, trashed: trashed ?? null })
+    const trees = await lockTrees(db, { targets: ids, parents, roots, closing, trashed: trashed ?? null })
     const recurring = new Map(trees.flatMap((tree) => (tree.recurs ? [[tree.id, tree.next_task_id]] : [])))
-    const isWhole = writesDescriptions || startsSeries || recurring.size > 0
+    const withDescriptions = writesDescriptions || startsSeries || recurring.size > 0
     const wanted = trees.map(({ id }) => id)
-    const found = await selectTasks(db, { ids: wanted, with_descriptions: isWhole })
+    const found = await selectTasks(db, { ids: wanted, with_descriptions: withDescriptions })
     for (const { id, series_id, next_task_id } of found)
-      if (turning.includes(id) && series_id !== null && recurring.get(id) !== next_task_id)
+      if (closing.includes(id) && series_id !== null && recurring.get(id) !== next_task_id)
         throw new SerializationFailure()
     return found
   }
@@ -342,23 +342,25 @@ export const lockReferences = async (
     })
     return found
   }
-  const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
-  const ofAny = [...projectIds, ...taskIds]
+  const hasTrees = references.recounts === true || taskIds.length > ids.length || roots.length > 0
+  const projectSources = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []
-  const { lockedUsers, lockedProjects, ofSections, rows, ofProject, ofTags, ofLinks } = await pipeline(db, {
-    lockedUsers: () =>
-      ifAny([...userIds, ...turning], () =>
-        lockUsers(db, { ids: userIds, repeated: turning, starts_series: startsSeries }),
-      ),
-    lockedProjects: () => ifAny(ofAny, () => lockProjects(db, ofProjects)),
-    ofSections: () =>
-      ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
-    tags: () => ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
-    rows: () => ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
-    ofProject: () => ifAny(ofAny, () => selectProjects(db, { ...ofProjects, caller: tx.principal.userId })),
-    ofTags: () => ifAny(tagIds, () => selectTags(tx, { ids: tagIds })),
-    ofLinks: () => ifAny(linked, () => selectLinks(db, { ids: linked })),
-  })
+  const { lockedUsers, lockedProjects, lockedSections, rows, projectFacts, visibleTags, namedLinks } =
+    await pipeline(db, {
+      lockedUsers: () =>
+        ifAny([...userIds, ...closing], () =>
+          lockUsers(db, { ids: userIds, repeated: closing, starts_series: startsSeries }),
+        ),
+      lockedProjects: () => ifAny(projectSources, () => lockProjects(db, namedProjects)),
+      lockedSections: () =>
+        ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
+      tags: () => ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
+      rows: () => ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
+      projectFacts: () =>
+        ifAny(projectSources, () => selectProjects(db, { ...namedProjects, caller: tx.principal.userId })),
+      visibleTags: () => ifAny(tagIds, () => selectTags(tx, { ids: tagIds })),
+      namedLinks: () => ifAny(linked, () => selectLinks(db, { ids: linked })),
+    })
   const areLocked = new Set(lockedProjects.map(({ id }) => id))
   for (const { project_id } of rows)
     if (project_id !== null && !areLocked.has(project_id)) throw new SerializationFailure()
@@ -366,15 +368,15 @@ export const lockReferences = async (
   const expectLocked = (userId: string | null): void => {
     if (!areLockedUsers.has(userId)) throw new SerializationFailure()
   }
-  for (const { id, owner_id } of rows) if (leaving.includes(id)) expectLocked(owner_id)
-  const ofTasks = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
+  for (const { id, owner_id } of rows) if (toPersonal.includes(id)) expectLocked(owner_id)
+  const taskOwners = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
     id: owner_id,
     time_zone: owner_zone,
     deleted_at: owner_deleted_at,
   }))
   const tasksById = byId(rows)
   const repeated = rows.filter(
-    ({ id, series_id }) => turning.includes(id) && (series_id !== null || startsSeries),
+    ({ id, series_id }) => closing.includes(id) && (series_id !== null || startsSeries),
   )
   const live = rows.filter(({ deleted_at }) => deleted_at === null)
   const copied = [...repeated, ...repeated.flatMap(({ id }) => subtasksOf(live, id))]
@@ -382,21 +384,21 @@ export const lockReferences = async (
   const isRepeating = startsSeries || repeated.length > 0
   const whole = isRepeating ? rows.map(({ id }) => id) : []
   const growing = [...new Set(parents.flatMap((id) => recurringRoot(tasksById, id)?.id ?? []))]
-  const { ofTrees, related, sizes, ofCopied } = await pipeline(db, {
-    ofTrees: () => ifAny(whole, () => selectLinks(db, { ids: whole })),
+  const { treeLinks, related, sizes, copiedUsers } = await pipeline(db, {
+    treeLinks: () => ifAny(whole, () => selectLinks(db, { ids: whole })),
     related: () => ifAny(whole, () => selectRelated(db, { ids: whole })),
     sizes: () => ifAny(growing, () => countTrees(db, { ids: growing })),
-    ofCopied: () => ifAny(copiedIds, () => selectUsersOfTasks(db, { ids: copiedIds })),
+    copiedUsers: () => ifAny(copiedIds, () => selectUsersOfTasks(db, { ids: copiedIds })),
   })
   for (const { owner_id, assignee_id } of copied) [owner_id, assignee_id].forEach(expectLocked)
-  for (const { id } of ofCopied) expectLocked(id)
-  const links = Map.groupBy(isRepeating ? ofTrees : ofLinks, ({ task_id }) => task_id)
+  for (const { id } of copiedUsers) expectLocked(id)
+  const links = Map.groupBy(isRepeating ? treeLinks : namedLinks, ({ task_id }) => task_id)
   return {
     tasks: tasksById,
-    projects: byId(ofProject),
-    users: byId([...ofTasks, ...lockedUsers]),
-    sections: byId(ofSections),
-    tags: byId(ofTags),
+    projects: byId(projectFacts),
+    users: byId([...taskOwners, ...lockedUsers]),
+    sections: byId(lockedSections),
+    tags: byId(visibleTags),
     links: new Map([...links].map(([taskId, tags]) => [taskId, tags.map(({ tag_id }) => tag_id)])),
     related: new Set(related.map(({ id }) => id)),
     recurringTrees: new Map(sizes.map(({ id, tasks: size }) => [id, size])),

@@ -280,13 +280,13 @@ const selectNext = statement(
     const isTest = sql`${delivery.event_changed_in} is null`
     const payloadOf = (type: SQLWrapper, moment: SQLWrapper, data: SQL): SQL =>
       sql`'{"type":' || to_json(${type})::text || ',"timestamp":"' || ${instantText(moment)} || '","data":' || ${data} || '}'`
-    const ofTest = sql`json_build_object('webhook_id', ${webhook.id})::text`
+    const testData = sql`json_build_object('webhook_id', ${webhook.id})::text`
     return sql`
     select ${delivery.id}::text, ${delivery.event_id}::text, ${delivery.sequence}, ${delivery.attempts},
       (extract(epoch from ${passedSince(delivery.created_at)}) * 1000)::bigint as age, ${webhook.url}, ${webhook.secret},
       case when ${webhook.previous_secret_until} > now() then ${webhook.previous_secret} else '' end as previous_secret,
       ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
-      case when ${isTest} then ${payloadOf(delivery.event_type, delivery.created_at, ofTest)}
+      case when ${isTest} then ${payloadOf(delivery.event_type, delivery.created_at, testData)}
         else ${payloadOf(event.type, event.created_at, eventJson(event))} end as payload
     from webhooks webhook join users owner on ${owner.id} = ${webhook.owner_id}
       cross join lateral (

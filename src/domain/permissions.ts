@@ -229,11 +229,11 @@ export const relationsToUser = ({ userId, role, credential }: Principal, id: str
 
 /** The relations of a principal to a project in which they have a role; null for none. A role includes those before it. */
 export const relationsToProject = (
-  { role: ofPrincipal }: Principal,
+  { role: principalRole }: Principal,
   role: ProjectRole | null,
 ): readonly Relation[] => {
   const included = role === null ? [] : projectRoles.slice(0, projectRoles.indexOf(role) + 1)
-  return ofPrincipal === 'admin' ? [...included, 'admin'] : included
+  return principalRole === 'admin' ? [...included, 'admin'] : included
 }
 
 /** The relations of a principal to what belongs to a project in which they have a role, or else to its owner alone. */

@@ -88,11 +88,11 @@ export interface NewTask extends TaskDates {
 export type TaskPatch = Partial<Omit<NewTask, 'tag_names' | 'metadata'>> & {
   readonly metadata?: MetadataPatch
   /** Whether it has all fields, as PUT does: the present recurrence in it is no change, and metadata is replaced. */
-  readonly isWhole?: boolean
+  readonly isPut?: boolean
 }
 
 /** The part of a patch that concerns the task alone. */
-export type FieldPatch = Omit<TaskPatch, 'tag_ids' | 'recurrence' | 'metadata' | 'isWhole'>
+export type FieldPatch = Omit<TaskPatch, 'tag_ids' | 'recurrence' | 'metadata' | 'isPut'>
 
 /** Where a task is: in a project, or among the personal tasks of its owner. Its parent and its subtasks are in the same place. */
 export type Place = Pick<TaskFields, 'project_id' | 'owner_id'>

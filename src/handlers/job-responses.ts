@@ -6,9 +6,9 @@ interface JobResponse {
 
 /** The response with a job. As long as something happens in the background, Retry-After tells who reads no body when to look again. */
 export const polled = <Response extends JobResponse>(
-  { is_unended }: { readonly is_unended: boolean },
+  { is_pending }: { readonly is_pending: boolean },
   response: Response,
-) => (is_unended ? withRetryAfter(response) : response)
+) => (is_pending ? withRetryAfter(response) : response)
 
 /** The response with a job that has just begun. */
 export const withRetryAfter = <Response extends JobResponse>(response: Response) => ({

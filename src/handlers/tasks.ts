@@ -64,7 +64,7 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
         ...noIntegrationFields,
         assignee_id: null,
         ...body,
-        isWhole: true,
+        isPut: true,
         ...(recurrence != null && { recurrence: { time_zone: ctx.principal.timeZone, ...recurrence } }),
       }
       return taskResponse(await updateTask(ctx, params.task_id, replacement, taskQuota))

@@ -27,11 +27,11 @@ export const createExpiryOf =
 
 /** Accepts access tokens of live sessions, and API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
-  const principalOf = (token: string): Promise<BearerPrincipal | 'resting' | null> | null => {
+  const principalOf = (token: string): Promise<BearerPrincipal | 'suspended' | null> | null => {
     const hash = hashApiToken(token)
-    if (hash !== null) return credentials.ofApiToken(hash)
+    if (hash !== null) return credentials.apiTokenPrincipal(hash)
     const claims = accessTokens.verify(token)
-    return claims && credentials.ofSession(claims.sessionId, claims.userId)
+    return claims && credentials.sessionPrincipal(claims.sessionId, claims.userId)
   }
 
   return async (authorization) => {
@@ -40,7 +40,7 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
     const token = bearer.exec(authorization)?.[1]
     const principal = token === undefined ? null : await principalOf(token)
     if (principal === null) throw problems.invalidToken()
-    if (principal === 'resting') throw problems.signInRequired()
+    if (principal === 'suspended') throw problems.signInRequired()
     return principal
   }
 }
@@ -66,8 +66,8 @@ export const createAuthenticateLink =
     if (link.expiresAt <= now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())
     const { userId, createdWith, disposition } = link
     const creator = await (createdWith.kind === 'session'
-      ? credentials.ofSession(createdWith.id, userId)
-      : credentials.ofApiTokenId(createdWith.id))
+      ? credentials.sessionPrincipal(createdWith.id, userId)
+      : credentials.apiTokenPrincipalById(createdWith.id))
     if (creator === null) throw problems.notFound()
     return { ...creator, credential: { kind: 'link', createdWith: creator.credential, disposition } }
   }

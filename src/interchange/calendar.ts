@@ -126,7 +126,7 @@ const calendarProperties = ({ generator, name, color, refreshMinutes }: HeadFact
   ['version', {}, 'text', '2.0'],
   ['prodid', {}, 'text', `-//Taskwright//${plainText(generator)}//EN`],
   ['calscale', {}, 'text', 'GREGORIAN'],
-  // The second name is what clients read that do not know RFC 7986; so with the colour and the interval.
+  // The second name is what clients read that do not know RFC 7986; so with the color and the interval.
   ['name', {}, 'unknown', escaped(name)],
   ['x-wr-calname', {}, 'unknown', escaped(name)],
   ...optional(color, (color) => [
@@ -151,7 +151,7 @@ const escaped = (text: string): string =>
     .replaceAll(/[\\;,]/g, String.raw`\$&`)
     .replaceAll('\n', String.raw`\n`)
 
-/** RFC 7986 has names of CSS for colours, of which these are far enough apart. */
+/** RFC 7986 has names of CSS for colors, of which these are far enough apart. */
 const colorNames = {
   black: 0x00_00_00,
   gray: 0x80_80_80,

@@ -294,7 +294,7 @@ const unnamed = (faults: Fault[], field: string): string => {
 
 const checkColor = (color: string | null, faults: Fault[]): string | null => {
   if (color === null || /^#[0-9a-f]{6}$/i.test(color)) return color?.toLowerCase() ?? null
-  faults.push({ field: 'color', code: 'invalid_value', message: 'is not a colour such as #1a2b3c' })
+  faults.push({ field: 'color', code: 'invalid_value', message: 'is not a color such as #1a2b3c' })
   return null
 }
 

@@ -114,8 +114,8 @@ export const createSpool = async (folder: string): Promise<Spool> => {
     size: () => size,
     async add(records) {
       const wanted = records.filter(note)
-      for (const [type, ofType] of Map.groupBy(wanted, (record) => record.type))
-        await (await fileOf(type)).appendFile(ofType.map(lineOf).join(''))
+      for (const [type, recordsOfType] of Map.groupBy(wanted, (record) => record.type))
+        await (await fileOf(type)).appendFile(recordsOfType.map(lineOf).join(''))
     },
     async arrange() {
       for (const file of files.values()) await file.close()

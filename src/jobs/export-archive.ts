@@ -118,8 +118,10 @@ const collect = async (db: Database, work: ArchiveWork): Promise<AttachedFiles> 
     }
   }
   for await (const tags of readTags(db, scope)) {
-    const ofProject = tags.filter(({ id, project_id }) => usedTags.has(id) || project_id === scope.projectId)
-    await add(work, scope.projectId === null ? tags : ofProject)
+    const projectTags = tags.filter(
+      ({ id, project_id }) => usedTags.has(id) || project_id === scope.projectId,
+    )
+    await add(work, scope.projectId === null ? tags : projectTags)
   }
   for await (const users of readUsers(db, scope, [...named])) await add(work, users)
   return files

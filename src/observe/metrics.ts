@@ -17,12 +17,12 @@ import type { MetricsSource } from './metrics-server.ts'
 /** Prometheus metrics. Labels have low cardinality: routes are templates, and there are no labels for users, files or texts. */
 export interface Metrics {
   readonly registry: Registry
-  readonly ofRequests: (app: FastifyInstance) => void
+  readonly countRequests: (app: FastifyInstance) => void
   readonly forStatements: Instrument
   readonly forStorage: Instrument
   readonly forHashes: Instrument
   /** `pending` is called at each scrape. */
-  readonly ofMails: (pending: () => number) => void
+  readonly observeMails: (pending: () => number) => void
 }
 
 /** The codes of the problems of failed sign-ins. */
@@ -125,7 +125,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   return {
     registry,
 
-    ofRequests(app) {
+    countRequests(app) {
       const streaming = new WeakSet<FastifyReply>()
       app.addHook('onRequest', async (request, reply) => {
         requestsRunning.inc()
@@ -159,7 +159,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
       }
     },
 
-    ofMails(pending) {
+    observeMails(pending) {
       registry.registerMetric(
         new Gauge({
           name: 'taskwright_mails_pending',

@@ -32,7 +32,7 @@ import type { Instrument } from './instrument.ts'
  */
 export interface Tracing {
   /** Adds a span per request. It continues the trace of the traceparent header, or that of the outer request. */
-  readonly ofRequests: (app: FastifyInstance) => void
+  readonly traceRequests: (app: FastifyInstance) => void
   readonly forStatements: Instrument
   readonly forStorage: Instrument
   /** Exports pending spans. */
@@ -70,7 +70,7 @@ export const startTracing = (): Tracing => {
     }
 
   return {
-    ofRequests(app) {
+    traceRequests(app) {
       const spans = new WeakMap<FastifyRequest, Span>()
       app.addHook('onRequest', (request, _reply, done) => {
         const parent =

@@ -40,7 +40,7 @@ export const problemTypes = {
     status: 401,
     title: 'Sign-in required',
     cause:
-      'The account of the API token signs in with an identity provider, and has not done so for as many days as the operator allows (OIDC_REAUTH_DAYS). Its tokens and webhooks rest; nothing was deleted.',
+      'The account of the API token signs in with an identity provider, and has not done so for as many days as the operator allows (OIDC_REAUTH_DAYS). Its tokens and webhooks are suspended; nothing was deleted.',
     remedy: 'Sign in with the identity provider. The same token works again from then on.',
   },
   insufficient_scope: {

@@ -209,7 +209,7 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
     const { startTracing } = await import('../observe/tracing.ts')
     const tracing = startTracing()
     onShutdown(() => tracing.close().catch(() => undefined))
-    observers.push(tracing.ofRequests)
+    observers.push(tracing.traceRequests)
     database = instrumentDatabase(database, tracing.forStatements)
     storage = instrumentStorage(storage, tracing.forStorage)
     info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
@@ -217,13 +217,13 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
   if (metricsPort !== null) {
     const { createMetrics, exposeToSupervisor } = await import('../observe/metrics.ts')
     const metrics = createMetrics(() => parts.database.pending())
-    observers.push(metrics.ofRequests)
+    observers.push(metrics.countRequests)
     database = instrumentDatabase(database, metrics.forStatements)
     storage = instrumentStorage(storage, metrics.forStorage)
     passwords = instrumentHasher(passwords, metrics.forHashes)
     openMailer = (log) => {
       const mailer = parts.openMailer(log)
-      metrics.ofMails(() => mailer.pending())
+      metrics.observeMails(() => mailer.pending())
       return mailer
     }
     const { registry: source } = metrics
@@ -248,7 +248,7 @@ const serveMetricsOf = async (
   const { metricsPort, metricsHost, metricsToken } = config
   const { serveMetrics } = await import('../observe/metrics-server.ts')
   const { createInstallationMetrics, mergeMetrics } = await import('../observe/installation-metrics.ts')
-  const ofInstallation = createInstallationMetrics({
+  const installationMetrics = createInstallationMetrics({
     db: database,
     folders: {
       ...(config.databaseUrl === null && { database: config.dataDir }),
@@ -256,9 +256,11 @@ const serveMetricsOf = async (
     },
   })
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
-  const server = await serveMetrics(mergeMetrics(source, ofInstallation), options).catch((error: unknown) => {
-    throw listenError({ prefix: 'METRICS_', ...options }, error)
-  })
+  const server = await serveMetrics(mergeMetrics(source, installationMetrics), options).catch(
+    (error: unknown) => {
+      throw listenError({ prefix: 'METRICS_', ...options }, error)
+    },
+  )
   onShutdown(() => server.close())
   info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }

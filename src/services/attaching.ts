@@ -50,10 +50,10 @@ interface QuotaClaim {
  *
  * @throws Problem 401 if the caller was deleted meanwhile, 422
  */
-export const expectRoom = (use: StorageUse | null, { size, quota: ofInstallation }: QuotaClaim): void => {
+export const expectRoom = (use: StorageUse | null, { size, quota: defaultQuota }: QuotaClaim): void => {
   if (use === null) throw problems.invalidToken()
   const { used, own_quota } = use
-  const quota = own_quota === null ? ofInstallation : own_quota || null
+  const quota = own_quota === null ? defaultQuota : own_quota || null
   if (quota !== null && size > 0 && used + size > quota)
     throw problems.quotaExceeded({ resource: 'attachment_bytes', quota, used, size })
 }

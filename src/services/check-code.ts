@@ -28,7 +28,7 @@ export const countCodeAttempt = async (
   attemptKeys: AttemptKeys,
   userId: string,
 ): Promise<Buffer> => {
-  const attemptKey = attemptKeys.ofSecondFactor(userId)
+  const attemptKey = attemptKeys.secondFactorKey(userId)
   const wait = await insertAttempt(ctx, attemptKey)
   if (wait > 0) throw problems.tooManyAttempts(wait)
   return attemptKey

@@ -73,7 +73,7 @@ export const createCheckPassword =
         },
       }
     }
-    const attemptKey = attemptKeys.ofPassword(userId, ctx.client)
+    const attemptKey = attemptKeys.passwordKey(userId, ctx.client)
     // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
     const [wait, stored] = await Promise.all([insertAttempt(ctx, attemptKey), expectStored(ctx)])
     if (wait > 0) throw problems.tooManyAttempts(wait)

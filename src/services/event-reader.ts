@@ -166,7 +166,9 @@ const recipientsOf = (
   { viewers, isForAdmins }: SharedEvent,
   streams: OpenStreams,
 ): readonly EventStream[] => {
-  const ofViewers = viewers.flatMap((userId) => [...streams.ofUser(userId)].filter(({ all }) => !all))
-  const ofAdmins = isForAdmins ? [...streams.all].filter(({ all }) => all) : []
-  return [...ofViewers, ...ofAdmins]
+  const viewerStreams = viewers.flatMap((userId) =>
+    [...streams.userStreams(userId)].filter(({ all }) => !all),
+  )
+  const adminStreams = isForAdmins ? [...streams.all].filter(({ all }) => all) : []
+  return [...viewerStreams, ...adminStreams]
 }

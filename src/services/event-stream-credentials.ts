@@ -29,7 +29,7 @@ export const watchCredentials = (
     // A changed session or API token has ended. A changed user may still exist.
     if (change === null) checkedAt = -Infinity
     else if (change.kind === 'user')
-      endRevoked([...streams.ofUser(change.userId)], streams, db).catch(() => (checkedAt = -Infinity))
+      endRevoked([...streams.userStreams(change.userId)], streams, db).catch(() => (checkedAt = -Infinity))
     else for (const stream of streams.all) if (hasEnded(stream, change)) streams.end(stream)
   })
 

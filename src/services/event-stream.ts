@@ -36,7 +36,7 @@ export const sendTo = ({ content }: EventStream, text: Buffer): void => {
 /** The open streams of this process. */
 export interface OpenStreams {
   readonly all: ReadonlySet<EventStream>
-  readonly ofUser: (userId: string) => ReadonlySet<EventStream>
+  readonly userStreams: (userId: string) => ReadonlySet<EventStream>
   /** The ids of the users who have a stream. */
   readonly users: () => readonly string[]
   readonly add: (stream: EventStream) => void
@@ -62,7 +62,7 @@ export const createOpenStreams = (onEmpty: () => void): OpenStreams => {
 
   return {
     all,
-    ofUser: (userId) => byUser.get(userId) ?? none,
+    userStreams: (userId) => byUser.get(userId) ?? none,
     users: () => [...byUser.keys()],
     add(stream) {
       const { userId } = stream.principal

@@ -92,7 +92,7 @@ export const createEventStreams = ({
   ): Readable => {
     if (isClosed) throw problems.serviceUnavailable('The service is stopping. Retry in a few seconds.')
     if (streams.all.size >= limit) throw problems.serviceUnavailable('Too many event streams are open.')
-    if (streams.ofUser(principal.userId).size >= maxStreamsPerUser)
+    if (streams.userStreams(principal.userId).size >= maxStreamsPerUser)
       throw problems.tooManyStreams(maxStreamsPerUser)
     ensureReader(newest)
     const work = { caller: principal.userId, isAbandoned: () => content.destroyed, sent: [] }

@@ -2,7 +2,7 @@ import { untilNone } from '../db/engine/batches.ts'
 import { countRows, forgetHidden, markHiddenRows, purgeHiddenProjects } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
 import { purgeProjectRows } from '../db/purge.ts'
-import { type ImportWork, whileOurs } from './import-work.ts'
+import { type ImportWork, inLease } from './import-work.ts'
 
 /**
  * Removes the new projects of an import that has failed or was cancelled, unless they are shown, and ends it. What else was created stays,
@@ -11,14 +11,14 @@ import { type ImportWork, whileOurs } from './import-work.ts'
  * before the end; those that an interrupted attempt leaves are removed by the job that purges.
  */
 export const discardProjects = async (work: ImportWork): Promise<void> => {
-  const { taken, signal } = work
-  await untilNone(() => whileOurs(work, (tx) => markHiddenRows(tx, taken.id)), signal)
-  await untilNone(() => whileOurs(work, (tx) => forgetHidden(tx, taken.id)), signal)
-  const ids = await whileOurs(work, (tx) => purgeHiddenProjects(tx, taken))
+  const { held, signal } = work
+  await untilNone(() => inLease(work, (tx) => markHiddenRows(tx, held.id)), signal)
+  await untilNone(() => inLease(work, (tx) => forgetHidden(tx, held.id)), signal)
+  const ids = await inLease(work, (tx) => purgeHiddenProjects(tx, held))
   for (const id of ids) await purgeProjectRows(work.ctx.db, id, signal)
-  await whileOurs(work, async (tx) => {
-    const result = await countRows(tx, taken)
-    const { failure } = taken
-    await endImport(tx, taken, { status: failure === null ? 'cancelled' : 'failed', failure, result })
+  await inLease(work, async (tx) => {
+    const result = await countRows(tx, held)
+    const { failure } = held
+    await endImport(tx, held, { status: failure === null ? 'cancelled' : 'failed', failure, result })
   })
 }

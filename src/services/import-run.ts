@@ -14,7 +14,7 @@ import {
   releaseImport,
   renewImport,
   takeImport,
-  type TakenImport,
+  type HeldImport,
 } from '../db/imports.ts'
 import {
   type ImportFailure,
@@ -43,8 +43,8 @@ import {
   ImportFailed,
   ImportLost,
   type ImportWork,
-  whileHeld,
-  whileOurs,
+  inLeaseOfActiveOwner,
+  inLease,
 } from './import-work.ts'
 import { createImportWriter, type WriterDeps } from './import-write.ts'
 
@@ -60,7 +60,7 @@ export interface RunImportsDeps extends WriterDeps {
   /** Lease in milliseconds: how long a crashed process can hold up an import. */
   readonly lease: number
   /** The id of the user whose imports are to be run; null for all. */
-  readonly ofUser: string | null
+  readonly onlyUserId: string | null
 }
 
 /** How often an import is tried. */
@@ -77,48 +77,52 @@ export const createRunImports =
   (deps: RunImportsDeps) =>
   async (stop: AbortSignal): Promise<void> => {
     while (!stop.aborted) {
-      const taken = await takeImport(deps.db, { leaseId: newId(), duration: deps.lease, ofUser: deps.ofUser })
-      if (taken === null) return
-      await workOn(deps, taken, stop)
+      const held = await takeImport(deps.db, {
+        leaseId: newId(),
+        duration: deps.lease,
+        onlyUserId: deps.onlyUserId,
+      })
+      if (held === null) return
+      await workOn(deps, held, stop)
     }
   }
 
 /** Reads, writes, undoes or discards, by the status of the import. */
-const workOn = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSignal): Promise<void> => {
+const workOn = async (deps: RunImportsDeps, held: HeldImport, stop: AbortSignal): Promise<void> => {
   const { db, log, lease } = deps
   const lost = new AbortController()
   const progress: ImportWork['progress'] = { done: 0, total: null }
   const renew = async (): Promise<void> => {
-    if (!(await renewImport(db, taken, { ...progress, duration: lease }))) lost.abort(new ImportLost())
+    if (!(await renewImport(db, held, { ...progress, duration: lease }))) lost.abort(new ImportLost())
   }
   const timer = setInterval(() => void renew().catch(() => undefined), Math.min(renewalInterval, lease / 3))
   const work = {
-    ctx: contextOfImport(db, taken),
-    taken,
+    ctx: contextOfImport(db, held),
+    held,
     signal: AbortSignal.any([stop, lost.signal]),
     progress,
   }
   // Of the lease: whoever has lost it must not touch the files of whoever took over.
-  const folder = join(deps.folder, taken.lease_id)
+  const folder = join(deps.folder, held.lease_id)
   try {
-    if (taken.status === 'discarding') await discardProjects(work)
-    else if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
-    else if (taken.status === 'undoing') await undoRun(work)
+    if (held.status === 'discarding') await discardProjects(work)
+    else if (held.attempts > maxAttempts) throw new ImportFailed('interrupted')
+    else if (held.status === 'undoing') await undoRun(work)
     else
       await withFile(deps, work, folder, (file) =>
-        taken.status === 'reading' ? read(work, file) : write(deps, work, file),
+        held.status === 'reading' ? read(work, file) : write(deps, work, file),
       )
   } catch (error) {
     const failure = failureOf(error)
     // If another process has taken it, or it was cancelled, its lease is not the one that is released here.
     if (stop.aborted || lost.signal.aborted || error instanceof ImportLost)
-      await releaseImport(db, taken, { wait: 0, refunds: true })
+      await releaseImport(db, held, { wait: 0, refunds: true })
     else if (failure !== null) {
-      log.info({ err: error, import_id: taken.id, failure }, 'An import failed')
+      log.info({ err: error, import_id: held.id, failure }, 'An import failed')
       await fail(work, failure)
     } else {
-      log.warn({ err: error, import_id: taken.id }, 'An import failed and will be tried again')
-      await releaseImport(db, taken, { wait: retryAfter, refunds: false })
+      log.warn({ err: error, import_id: held.id }, 'An import failed and will be tried again')
+      await releaseImport(db, held, { wait: retryAfter, refunds: false })
     }
   } finally {
     clearInterval(timer)
@@ -136,12 +140,12 @@ const failureOf = (error: unknown): ImportFailure | null => {
 
 /** Ends an import, unless it was cancelled or taken by another process. New projects that are not complete are removed before. */
 const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => {
-  const { taken } = work
+  const { held } = work
   try {
-    await whileOurs({ ...work, signal: new AbortController().signal }, async (tx) => {
-      if (taken.status === 'running') return discardImport(tx, taken, failure)
-      const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
-      return endImport(tx, taken, { status: 'failed', failure, ...result })
+    await inLease({ ...work, signal: new AbortController().signal }, async (tx) => {
+      if (held.status === 'running') return discardImport(tx, held, failure)
+      const result = held.status === 'reading' ? {} : { result: await countRows(tx, held) }
+      return endImport(tx, held, { status: 'failed', failure, ...result })
     })
   } catch (error) {
     if (!(error instanceof ImportLost)) throw error
@@ -173,19 +177,19 @@ const withFile = async (
 /** Copies the file of an import to the disk. Returns its path. @throws StorageFull */
 const fetchFile = async (
   { storage, diskReserveBytes }: RunImportsDeps,
-  { taken, signal }: ImportWork,
+  { held, signal }: ImportWork,
   folder: string,
 ): Promise<string> => {
-  const { storage_key: key } = taken
+  const { storage_key: key } = held
   if (key === null) throw new ImportFailed('damaged')
   const path = join(folder, 'file')
-  await openFolder(folder, diskReserveBytes, taken.size)
+  await openFolder(folder, diskReserveBytes, held.size)
   await pipeline(await storage.open(key), createWriteStream(path, { mode: 0o600 }), { signal })
   return path
 }
 
 const optionsOf = (
-  { file_name: fileName, time_zone: timeZone, created_at: now }: TakenImport,
+  { file_name: fileName, time_zone: timeZone, created_at: now }: HeldImport,
   format: ImportFormat,
   csv: ImportTable | null,
 ): ReadOptions => {
@@ -205,8 +209,8 @@ const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: Imp
 
 /** Reads a file for its preview. */
 const read = async (work: ImportWork, { reader }: FetchedFile): Promise<void> => {
-  const { taken, progress } = work
-  const { format, csv } = await formatOf(taken, reader)
+  const { held, progress } = work
+  const { format, csv } = await formatOf(held, reader)
   const preview: Writable<ImportPreview> = {
     projects: 0,
     sections: 0,
@@ -222,7 +226,7 @@ const read = async (work: ImportWork, { reader }: FetchedFile): Promise<void> =>
   }
   let kept = 0
   const number = numbering()
-  for await (const { records, report } of reader.read(optionsOf(taken, format, csv))) {
+  for await (const { records, report } of reader.read(optionsOf(held, format, csv))) {
     for (const record of records) {
       number()
       if (record.type === 'user') {
@@ -240,9 +244,11 @@ const read = async (work: ImportWork, { reader }: FetchedFile): Promise<void> =>
     progress.done += records.length + report.length
     const shown = rows.slice(0, maxPreviewedRows - kept)
     kept += shown.length
-    if (shown.length > 0) await whileHeld(work, (tx) => writeRows(tx, taken.id, shown))
+    if (shown.length > 0) await inLeaseOfActiveOwner(work, (tx) => writeRows(tx, held.id, shown))
   }
-  await whileHeld(work, (tx) => previewImport(tx, taken, { format, csv, preview, done: progress.done }))
+  await inLeaseOfActiveOwner(work, (tx) =>
+    previewImport(tx, held, { format, csv, preview, done: progress.done }),
+  )
 }
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
@@ -270,11 +276,11 @@ const rowOf = (
 
 /** The format that was set, or is recognized, and how a table is read. */
 const formatOf = async (
-  taken: TakenImport,
+  held: HeldImport,
   reader: FileReader,
 ): Promise<{ readonly format: ImportFormat; readonly csv: ImportTable | null }> => {
-  const { csv, status } = taken
-  const format = taken.format !== null && isImportFormat(taken.format) ? taken.format : null
+  const { csv, status } = held
+  const format = held.format !== null && isImportFormat(held.format) ? held.format : null
   // A table is inspected whenever it is read another way.
   const isKnown = format !== 'csv' || (csv !== null && status === 'running')
   if (format !== null && isKnown) return { format, csv }
@@ -301,15 +307,15 @@ const write = async (
   work: ImportWork,
   { path, reader }: FetchedFile,
 ): Promise<void> => {
-  const { taken, progress } = work
-  const { format, csv } = await formatOf(taken, reader)
+  const { held, progress } = work
+  const { format, csv } = await formatOf(held, reader)
   const writer = createImportWriter(deps, work, { format, path })
   const number = numbering()
   try {
-    for await (const { records, report } of reader.read(optionsOf(taken, format, csv))) {
+    for await (const { records, report } of reader.read(optionsOf(held, format, csv))) {
       await writer.write(records.map((record) => ({ number: number(), record })))
       const rows = report.map((line) => rowOf(line, number()))
-      if (rows.length > 0) await whileHeld(work, (tx) => writeRows(tx, taken.id, rows))
+      if (rows.length > 0) await inLeaseOfActiveOwner(work, (tx) => writeRows(tx, held.id, rows))
       progress.done += records.length + report.length
     }
   } finally {
@@ -320,11 +326,11 @@ const write = async (
 
 /** Shows the new projects, and ends the import with the last of them. */
 const showAndEnd = async (work: ImportWork): Promise<void> => {
-  const { taken, progress } = work
-  const hasEnded = await whileHeld(work, async (tx) => {
-    if (await showProjects(tx, taken)) return false
-    const result = await countRows(tx, taken)
-    await endImport(tx, taken, { status: 'finished', result, done: progress.done })
+  const { held, progress } = work
+  const hasEnded = await inLeaseOfActiveOwner(work, async (tx) => {
+    if (await showProjects(tx, held)) return false
+    const result = await countRows(tx, held)
+    await endImport(tx, held, { status: 'finished', result, done: progress.done })
     return true
   })
   if (!hasEnded) await showAndEnd(work)

@@ -23,7 +23,7 @@ import { subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
 import { expectMay } from './expectations.ts'
-import { type ImportWork, whileHeld } from './import-work.ts'
+import { type ImportWork, inLeaseOfActiveOwner } from './import-work.ts'
 import { deleteIfEmptied, expectEditable } from './sections.ts'
 import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
 import { planDeletion } from './task-rules.ts'
@@ -38,28 +38,28 @@ const batchSize = 50
  * goes on with the rows that are still `created`.
  */
 export const undoRun = async (work: ImportWork): Promise<void> => {
-  const { ctx, taken, progress, signal } = work
-  const { created, undone, kept } = await countRows(ctx, taken)
+  const { ctx, held, progress, signal } = work
+  const { created, undone, kept } = await countRows(ctx, held)
   progress.done = undone + kept
   progress.total = created
-  const sections = Map.groupBy(await selectCreatedSections(ctx, taken.id), ({ project_id }) => project_id)
+  const sections = Map.groupBy(await selectCreatedSections(ctx, held.id), ({ project_id }) => project_id)
   await forEachCreated(work, 'project', async (projects) => {
     for (const project of projects) {
       const made = sections.get(project.resource_id) ?? []
-      await mark(work, (tx) => undoProject(tx, taken.id, project, made))
+      await mark(work, (tx) => undoProject(tx, held.id, project, made))
     }
   })
   const large: CreatedRow[] = []
   await forEachCreated(work, 'task', async (tasks) => void large.push(...(await undoBatch(work, tasks))))
   // What is below them is gone, or stays. The deepest go first, so that those above them are small then.
   for (const task of large.toReversed())
-    await mark(work, (tx) => undoTasks(tx, taken.id, [task], { isLast: true }))
-  for (const section of await selectCreatedSections(ctx, taken.id)) await undoSection(work, section)
-  await untilNone(() => mark(work, (tx) => markRemainingRows(tx, taken.id)), signal)
-  await untilNone(() => whileHeld(work, (tx) => forgetUndone(tx, taken.id)), signal)
-  await whileHeld(work, async (tx) => {
-    const result = await countRows(tx, taken)
-    await endImport(tx, taken, { status: 'undone', result, done: result.undone + result.kept })
+    await mark(work, (tx) => undoTasks(tx, held.id, [task], { isLast: true }))
+  for (const section of await selectCreatedSections(ctx, held.id)) await undoSection(work, section)
+  await untilNone(() => mark(work, (tx) => markRemainingRows(tx, held.id)), signal)
+  await untilNone(() => inLeaseOfActiveOwner(work, (tx) => forgetUndone(tx, held.id)), signal)
+  await inLeaseOfActiveOwner(work, async (tx) => {
+    const result = await countRows(tx, held)
+    await endImport(tx, held, { status: 'undone', result, done: result.undone + result.kept })
   })
 }
 
@@ -68,18 +68,18 @@ const mark = async (
   work: ImportWork,
   undo: (tx: OpTransaction<Principal>) => Promise<number>,
 ): Promise<number> => {
-  const marked = await whileHeld(work, undo)
+  const marked = await inLeaseOfActiveOwner(work, undo)
   work.progress.done += marked
   return marked
 }
 
 const forEachCreated = async (
-  { ctx, taken }: ImportWork,
+  { ctx, held }: ImportWork,
   type: 'project' | 'task',
   undo: (rows: readonly CreatedRow[]) => Promise<void>,
 ): Promise<void> => {
   for (let after = 0; ;) {
-    const rows = await selectCreatedRows(ctx, { importId: taken.id, type, after, limit: batchSize })
+    const rows = await selectCreatedRows(ctx, { importId: held.id, type, after, limit: batchSize })
     const last = rows.at(-1)
     if (last === undefined) return
     await undo(rows)
@@ -114,8 +114,8 @@ const undoProject = async (
 
 /** Tasks with very many subtasks together are undone one by one. Returns those that have too many alone. */
 const undoBatch = async (work: ImportWork, tasks: readonly CreatedRow[]): Promise<readonly CreatedRow[]> => {
-  const { taken } = work
-  const marked = await mark(work, (tx) => undoTasks(tx, taken.id, tasks))
+  const { held } = work
+  const marked = await mark(work, (tx) => undoTasks(tx, held.id, tasks))
   if (marked > 0) return []
   if (tasks.length === 1) return tasks
   const large: CreatedRow[] = []
@@ -159,8 +159,8 @@ const undoTask = (plan: TaskPlan, touched: ReadonlySet<string>, id: string): Kep
  * begun is finished, whatever happens to the section meanwhile: it would stay without some of its tasks.
  */
 const undoSection = async (work: ImportWork, created: CreatedSection): Promise<void> => {
-  const begun = await whileHeld(work, (tx) => beginSection(tx, created))
-  if (begun !== null) while (!(await whileHeld(work, (tx) => finishSection(tx, created, begun))));
+  const begun = await inLeaseOfActiveOwner(work, (tx) => beginSection(tx, created))
+  if (begun !== null) while (!(await inLeaseOfActiveOwner(work, (tx) => finishSection(tx, created, begun))));
   work.progress.done += 1
 }
 

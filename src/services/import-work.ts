@@ -1,7 +1,7 @@
 import type { OpContext } from './context.ts'
 import type { Database } from '../db/engine/client.ts'
 import { newId } from '../db/engine/ids.ts'
-import { type HeldImport, holdImport, type TakenImport } from '../db/imports.ts'
+import { type ImportLease, holdImport, type HeldImport } from '../db/imports.ts'
 import type { ImportFailure } from '../domain/imports.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpTransaction, transaction } from './context.ts'
@@ -9,7 +9,7 @@ import { type OpTransaction, transaction } from './context.ts'
 /** An import in progress. */
 export interface ImportWork {
   readonly ctx: OpContext<Principal>
-  readonly taken: TakenImport
+  readonly held: HeldImport
   /** Aborted when the service stops, and when the import is not this process's any more. */
   readonly signal: AbortSignal
   readonly progress: { done: number; total: number | null }
@@ -34,7 +34,7 @@ export class ImportLost extends Error {
 /** The context of what a job does for the owner of an import, with the rights of a member. */
 export const contextOfImport = (
   db: Database,
-  { user_id, time_zone, task_quota }: TakenImport,
+  { user_id, time_zone, task_quota }: HeldImport,
 ): OpContext<Principal> => ({
   db,
   principal: {
@@ -51,21 +51,21 @@ export const contextOfImport = (
   signal: () => new AbortController().signal,
 })
 
-type Work<T> = (tx: OpTransaction<Principal>, held: HeldImport) => Promise<T>
+type Work<T> = (tx: OpTransaction<Principal>, lease: ImportLease) => Promise<T>
 
 /** A transaction that has an effect only as long as the import is this process's. @throws ImportLost */
-export const whileOurs = <T>({ ctx, taken, signal }: ImportWork, work: Work<T>): Promise<T> => {
+export const inLease = <T>({ ctx, held, signal }: ImportWork, work: Work<T>): Promise<T> => {
   signal.throwIfAborted()
   return transaction(ctx, async (tx) => {
-    const held = await holdImport(tx, taken)
-    if (held === null) throw new ImportLost()
-    return work(tx, held)
+    const lease = await holdImport(tx, held)
+    if (lease === null) throw new ImportLost()
+    return work(tx, lease)
   })
 }
 
 /** The same, and only for an owner who was neither disabled nor deleted. @throws ImportLost, ImportFailed */
-export const whileHeld = <T>(work: ImportWork, act: Work<T>): Promise<T> =>
-  whileOurs(work, (tx, held) => {
-    if (!held.is_owner_active) throw new ImportFailed('access_lost')
-    return act(tx, held)
+export const inLeaseOfActiveOwner = <T>(work: ImportWork, act: Work<T>): Promise<T> =>
+  inLease(work, (tx, lease) => {
+    if (!lease.is_owner_active) throw new ImportFailed('access_lost')
+    return act(tx, lease)
   })

@@ -2,10 +2,10 @@ import type { Readable } from 'node:stream'
 import { insertImportedAttachment } from '../db/attachments.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
-  colourTags,
+  colorTags,
   findRecords,
   findSectionsNamed,
-  growTasks,
+  addToCounts,
   type ImportedComment,
   type ImportedProject,
   type ImportedSection,
@@ -62,7 +62,7 @@ import {
   patchOfUpdate,
   updateImported,
 } from './import-update.ts'
-import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
+import { ImportFailed, type ImportWork, inLeaseOfActiveOwner } from './import-work.ts'
 import { discardFile, keepIfUsed } from './stored-files.ts'
 import { openPlan, type TaskPlan } from './task-plan.ts'
 import { referencesOfBatch } from './task-references.ts'
@@ -122,17 +122,17 @@ export const createImportWriter = (
   work: ImportWork,
   { format, path }: { readonly format: ImportFormat; readonly path: string },
 ): ImportWriter => {
-  const { taken } = work
-  const own = taken.users.filter(({ user_id }) => user_id === taken.user_id)
+  const { held } = work
+  const own = held.users.filter(({ user_id }) => user_id === held.user_id)
   const writing: Writing = {
     work,
     limits,
-    source: sourceOf(format, taken.sha256),
+    source: sourceOf(format, held.sha256),
     users: new Map(),
     tags: new Map(),
     sectionsHere: new Map(),
-    mapped: mapOf(taken.users),
-    authors: mapOf([...own, ...taken.authors]),
+    mapped: mapOf(held.users),
+    authors: mapOf([...own, ...held.authors]),
   }
   let archive: Promise<Archive> | null = null
   const openEntry = async (name: string): Promise<Readable> => {
@@ -146,7 +146,7 @@ export const createImportWriter = (
         const written = chunk
         chunk = []
         if (written.length === 0) return
-        const sections = await whileHeld(work, (tx) => writeChunk(writing, tx, written))
+        const sections = await inLeaseOfActiveOwner(work, (tx) => writeChunk(writing, tx, written))
         for (const [id, section] of sections) writing.sectionsHere.set(id, section)
       }
       for (const { number, record } of records) {
@@ -232,14 +232,14 @@ const openChunk = async (
   tx: OpTransaction<Principal>,
   records: readonly InterchangeRecord[],
 ): Promise<Chunk> => {
-  const { taken } = writing.work
+  const { held } = writing.work
   const { userId } = tx.principal
   const found = await findRecords(tx, writing.source, records.flatMap(keysOf))
   const known = new Map(found.map((record) => [keyOf(record.type, record.source_id), record]))
   const made = (type: string) => found.filter((one) => one.is_made && one.type === type)
   const namedSections = records.flatMap((record) => {
     if (record.type !== 'section') return []
-    const project_id = taken.project_id ?? known.get(keyOf('project', record.project_id))?.resource_id
+    const project_id = held.project_id ?? known.get(keyOf('project', record.project_id))?.resource_id
     return project_id === undefined ? [] : [{ project_id, name: record.name }]
   })
   const sections = namedSections.length === 0 ? [] : await findSectionsNamed(tx, namedSections)
@@ -249,9 +249,9 @@ const openChunk = async (
   const updated = records.flatMap((record) => {
     const one = known.get(keyOf(record.type, sourceIdOf(record)))
     return record.type === 'task' &&
-      taken.existing === 'update' &&
+      held.existing === 'update' &&
       one?.is_made === true &&
-      one.import_id !== taken.id
+      one.import_id !== held.id
       ? [{ task_id: one.resource_id, patch: patchOfUpdate({ record, known: one }) }]
       : []
   })
@@ -261,14 +261,13 @@ const openChunk = async (
   const present = await openPlan(tx, {
     ...references,
     users: [...new Set([userId, ...writing.mapped.values(), ...writing.authors.values()])],
-    projects: [...(taken.project_id === null ? [] : [taken.project_id]), ...ids(made('project'))],
+    projects: [...(held.project_id === null ? [] : [held.project_id]), ...ids(made('project'))],
     sections: [...sectionsOfTasks, ...sections.map(({ id }) => id)],
     tasks: ids(made('task')),
   })
   const live = (mapped: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
     new Map([...mapped].filter(([, id]) => present.facts.users.get(id.toLowerCase())?.deleted_at === null))
-  if (taken.project_id !== null && !isEditable(present, taken.project_id))
-    throw new ImportFailed('access_lost')
+  if (held.project_id !== null && !isEditable(present, held.project_id)) throw new ImportFailed('access_lost')
   return {
     ...writing,
     tx,
@@ -319,7 +318,7 @@ const writeChunk = async (
 
 const plan = (chunk: Chunk, { number, record }: NumberedRecord): void => {
   // With a target, the projects of the file do not matter.
-  if (record.type === 'project' && chunk.work.taken.project_id !== null) return
+  if (record.type === 'project' && chunk.work.held.project_id !== null) return
   if (isPresent(chunk, number, record)) return
   if (record.type === 'project') planProject(chunk, number, record)
   else if (record.type === 'section') planSection(chunk, number, record)
@@ -332,7 +331,7 @@ const plan = (chunk: Chunk, { number, record }: NumberedRecord): void => {
 const isPresent = (chunk: Chunk, number: number, record: InterchangeRecord): boolean => {
   const present = chunk.known.get(keyOf(record.type, sourceIdOf(record)))
   if (present?.is_made !== true) return false
-  const { id, existing } = chunk.work.taken
+  const { id, existing } = chunk.work.held
   if (present.import_id === id) return true
   if (record.type === 'task' && existing === 'update') chunk.updates.push({ number, record, known: present })
   else
@@ -374,7 +373,7 @@ const remember = (
   is_made: boolean,
   fields: KnownRecord['fields'] = null,
 ): void => {
-  const { id: import_id } = chunk.work.taken
+  const { id: import_id } = chunk.work.held
   const known = { type, source_id: id, resource_id, is_made, import_id, project_id, fields }
   chunk.known.set(keyOf(type, id), known)
   chunk.records.set(keyOf(type, id), known)
@@ -405,7 +404,7 @@ const placeIn = (
   chunk: Chunk,
   sourceId: string | null,
 ): { readonly id: string | null; readonly isNew: boolean } | undefined => {
-  const { project_id: target, id: importId } = chunk.work.taken
+  const { project_id: target, id: importId } = chunk.work.held
   if (target !== null) return { id: target, isNew: false }
   if (sourceId === null) return { id: null, isNew: false }
   const known = chunk.known.get(keyOf('project', sourceId))
@@ -455,7 +454,7 @@ const planTask = (chunk: Chunk, number: number, task: TaskRecord): void => {
   )
   const parent_id = parent ?? null
   const open = isOpen(task.status) ? 1 : 0
-  if (parent_id !== null) growBy(chunk, parent_id, { subtasks: 1, open_subtasks: open })
+  if (parent_id !== null) addToCount(chunk, parent_id, { subtasks: 1, open_subtasks: open })
   const { title, description, status, priority, start_at, start_on, due_at, due_on } = task
   const { metadata, external_source, external_id, created_at, completed_at } = task
   chunk.tasks.set(id, {
@@ -502,7 +501,7 @@ const parentOf = (chunk: Chunk, sourceId: string | null, place: string): string 
   if (sourceId === null) return null
   const known = chunk.known.get(keyOf('task', sourceId))
   if (known?.is_made !== true) return undefined
-  if (known.import_id === chunk.work.taken.id) return known.resource_id
+  if (known.import_id === chunk.work.held.id) return known.resource_id
   const parent = chunk.present.tasks.get(known.resource_id)
   return parent?.isTrashed === false && placeOf(parent) === place ? parent.id : undefined
 }
@@ -533,7 +532,11 @@ const idFor = (chunk: Chunk, key: RecordKey): string => {
   return id
 }
 
-const growBy = ({ growth }: Pick<Chunk, 'growth'>, id: string, by: Partial<Omit<TaskGrowth, 'id'>>): void => {
+const addToCount = (
+  { growth }: Pick<Chunk, 'growth'>,
+  id: string,
+  by: Partial<Omit<TaskGrowth, 'id'>>,
+): void => {
   const none = { id, subtasks: 0, open_subtasks: 0, comments: 0, attachments: 0, blockers: 0 }
   const { subtasks, open_subtasks, comments, attachments, blockers } = growth.get(id) ?? none
   growth.set(id, {
@@ -549,7 +552,7 @@ const growBy = ({ growth }: Pick<Chunk, 'growth'>, id: string, by: Partial<Omit<
 /** The task that this import has made of a record. Nothing is added to those that were there before. */
 const madeTask = (chunk: Chunk, sourceId: string): KnownRecord | null => {
   const known = chunk.known.get(keyOf('task', sourceId))
-  return known?.is_made === true && known.import_id === chunk.work.taken.id ? known : null
+  return known?.is_made === true && known.import_id === chunk.work.held.id ? known : null
 }
 
 /** A record of tasks that were refused; or skipped, since an earlier import has created them. */
@@ -575,7 +578,7 @@ const planComment = (chunk: Chunk, number: number, comment: CommentRecord): void
   const author_name = author_id === null ? name : null
   const id = make(chunk, number, comment, task.project_id)
   chunk.comments.push({ id, task_id: task.resource_id, author_id, author_name, body, created_at, edited_at })
-  growBy(chunk, task.resource_id, { comments: 1 })
+  addToCount(chunk, task.resource_id, { comments: 1 })
 }
 
 const planRelation = (chunk: Chunk, number: number, record: RelationRecord): void => {
@@ -587,7 +590,7 @@ const planRelation = (chunk: Chunk, number: number, record: RelationRecord): voi
 
 const writePlanned = async (chunk: Chunk): Promise<void> => {
   const { tx, source, tasks, namedTags } = chunk
-  const { id: importId } = chunk.work.taken
+  const { id: importId } = chunk.work.held
   countInside(chunk)
   if (chunk.projects.length > 0) await insertHiddenProjects(tx, chunk.projects, importId)
   if (chunk.sections.length > 0) await insertImportedSections(tx, chunk.sections)
@@ -598,7 +601,7 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   if (namedTags.length > 0) {
     await addNamedTags(tx, namedTags)
     const colors = new Map([...chunk.tags.values()].map(({ name, color }) => [canonicalName(name), color]))
-    await colourTags(
+    await colorTags(
       tx,
       namedTags.map(({ id, canonical_name }) => ({ id, color: colors.get(canonical_name) ?? null })),
     )
@@ -607,7 +610,7 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   for (const relation of chunk.relations) await writeRelation(chunk, relation)
   await writeReminders(chunk)
   await writeRecords(tx, source, [...chunk.records.values()])
-  await growTasks(tx, [...chunk.growth.values()], importId)
+  await addToCounts(tx, [...chunk.growth.values()], importId)
   if (chunk.updates.length > 0)
     chunk.rows.push(...(await updateImported(tx, source, chunk.present, chunk.updates)))
   await writeRows(tx, importId, chunk.rows)
@@ -650,7 +653,7 @@ const writeRelation = async (
   }
   const id = make(chunk, number, record, one.project_id)
   const isNew = await insertImportedRelation(tx, id, stored, record.created_at)
-  if (isNew && stored.kind === 'blocks') growBy(chunk, stored.otherTaskId, { blockers: 1 })
+  if (isNew && stored.kind === 'blocks') addToCount(chunk, stored.otherTaskId, { blockers: 1 })
 }
 
 /** Those that are past do not fire. More than a user may have are left out, and the rows of their tasks say so. */
@@ -659,10 +662,10 @@ const writeReminders = async ({ tx, present, tasks, reminders, rows }: Chunk): P
   const counts = { ...(await countReminders(tx)) }
   const leftOut = new Set(
     reminders.filter(({ taskId }) => {
-      const ofOpen = isOpen(tasks.get(taskId)?.status ?? 'done')
-      if (fullQuota(counts, { isOpen: ofOpen }) !== null) return true
+      const isTaskOpen = isOpen(tasks.get(taskId)?.status ?? 'done')
+      if (fullQuota(counts, { isOpen: isTaskOpen }) !== null) return true
       counts.reminders += 1
-      if (ofOpen) counts.open_reminders += 1
+      if (isTaskOpen) counts.open_reminders += 1
       return false
     }),
   )
@@ -706,21 +709,21 @@ const writeAttachment = async (
 ): Promise<void> => {
   const { work, limits } = writing
   if (record.entry === null) return
-  const isNeeded = await whileHeld(work, async (tx) => {
+  const isNeeded = await inLeaseOfActiveOwner(work, async (tx) => {
     const chunk = await openChunk(writing, tx, [record])
     if (!isPresent(chunk, number, record)) {
       if (madeTask(chunk, record.task_id) !== null) return true
       leaveOut(chunk, number, record, [record.task_id])
     }
-    await writeRows(tx, work.taken.id, chunk.rows)
+    await writeRows(tx, work.held.id, chunk.rows)
     return false
   })
   if (!isNeeded) return
   const refuseFile = (code: string, message: string): Promise<void> =>
-    whileHeld(work, (tx) => {
+    inLeaseOfActiveOwner(work, (tx) => {
       const rows: WrittenRow[] = []
       refuse({ rows }, number, record, { field: 'file', code, message })
-      return writeRows(tx, work.taken.id, rows)
+      return writeRows(tx, work.held.id, rows)
     })
   const stored = await storeFile(limits, () => openEntry(record.entry ?? ''))
   if (stored === 'too_large')
@@ -731,7 +734,7 @@ const writeAttachment = async (
     return refuseFile('invalid', 'does not have the SHA-256 that the archive says')
   }
   const attach = (): Promise<boolean> =>
-    whileHeld(work, async (tx) => {
+    inLeaseOfActiveOwner(work, async (tx) => {
       const use = await lockStorageUse(tx)
       const chunk = await openChunk(writing, tx, [record])
       const task = madeTask(chunk, record.task_id)
@@ -750,7 +753,7 @@ const writeAttachment = async (
         created_at: record.created_at,
       })
       await chargeAttachment(tx, stored.size)
-      growBy(chunk, task.resource_id, { attachments: 1 })
+      addToCount(chunk, task.resource_id, { attachments: 1 })
       await writePlanned(chunk)
       return true
     })

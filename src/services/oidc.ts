@@ -205,7 +205,7 @@ export const createOidc = (deps: Deps): Oidc => {
         return refuse('invalid_request', `The request to ${id} is older than 10 minutes`)
       // Counted before the provider is asked about it: nobody can send it made-up codes through this service until it locks the client.
       const attemptKey = redirected.searchParams.has('code')
-        ? attemptKeys.ofProviderCode(id, ctx.client)
+        ? attemptKeys.providerCodeKey(id, ctx.client)
         : null
       const wait = attemptKey === null ? 0 : await insertAttempt(ctx, attemptKey, freeCodes)
       if (wait > 0)

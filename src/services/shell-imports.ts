@@ -105,11 +105,11 @@ export const getFromShell = async (ctx: OpContext<Principal>, { userId, id }: Sh
  */
 export const settleFromShell = async (
   ctx: OpContext<Principal>,
-  deps: Omit<RunImportsDeps, 'ofUser'>,
+  deps: Omit<RunImportsDeps, 'onlyUserId'>,
   of: ShellImport,
   stop: AbortSignal,
 ): Promise<Import> => {
-  const work = createRunImports({ ...deps, ofUser: of.userId })
+  const work = createRunImports({ ...deps, onlyUserId: of.userId })
   for (;;) {
     await work(stop)
     stop.throwIfAborted()

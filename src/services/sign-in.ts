@@ -83,7 +83,7 @@ interface Deps {
   readonly invitations: InvitationMode
   /** The lifetime of a session that an identity provider has begun. */
   readonly providerSessionHours: number
-  /** After so many days without a sign-in with an identity provider, API tokens rest. */
+  /** After so many days without a sign-in with an identity provider, API tokens are suspended. */
   readonly reauthDays: number
   readonly usablePassword: UsablePassword
   /** Whether passwords are closed, but for accounts that an operator has exempted. */
@@ -242,7 +242,7 @@ const countSignIn = async (
   if (email !== undefined && username !== undefined) throw problems.twoAccountNames()
   const name = email ?? username
   if (name === undefined) throw problems.noAccountName()
-  const attemptKey = attemptKeys.ofSignIn(name, ctx.client)
+  const attemptKey = attemptKeys.signInKey(name, ctx.client)
   // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
   const [wait, stored] = await Promise.all([
     insertAttempt(ctx, attemptKey),

@@ -79,7 +79,7 @@ export const openPlan = async (
   const before = new Map(tasks.map((task) => [task.id, task]))
   const roots = [
     ...(references.roots ?? []),
-    ...(references.turning ?? []).flatMap((id) => treesOfSeries(facts, id)),
+    ...(references.closing ?? []).flatMap((id) => treesOfSeries(facts, id)),
   ]
   const below = new Set(roots.flatMap((root) => subtasksOf(tasks, root)))
   return {
@@ -252,7 +252,7 @@ const write = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise
   const unlinked = changes.flatMap(({ before: { tagIds }, task }) =>
     linksTo(task, without(tagIds, task.tagIds)),
   )
-  const ofAdded = added.flatMap((task) => linksTo(task, task.tagIds))
+  const addedLinks = added.flatMap((task) => linksTo(task, task.tagIds))
   const updates = changes.map(updateOf)
   const unblocking = changes.flatMap(({ before: present, task }) =>
     isBlocking(present) === isBlocking(task) ? [] : [task.id],
@@ -266,7 +266,10 @@ const write = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise
   const recurred = [...repeats].flatMap(([id, repeated]) => recurrenceEvent(tasks, repeated, id))
   const copies = [...repeats].map(([to, { id: from }]) => ({ from, to }))
   const redated = redatedIn(changes)
-  const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
+  const tagged = new Set([
+    ...addedLinks.map(({ taskId }) => taskId),
+    ...namedTags.map(({ task_id }) => task_id),
+  ])
   await pipeline(tx.db, {
     added: () =>
       ifAny(added, () =>
@@ -276,7 +279,7 @@ const write = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise
         ),
       ),
     removedLinks: () => ifAny(unlinked, () => removeLinks(tx, unlinked)),
-    links: () => ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
+    links: () => ifAny([...addedLinks, ...linked], () => addLinks(tx, [...addedLinks, ...linked])),
     namedTags: () => ifAny(namedTags, () => addNamedTags(tx, namedTags)),
     updates: () => ifAny(updates, () => updateTasks(tx, updates)),
     unblocked: () => ifAny(unblocking, () => redeliverBlocked(tx, unblocking)),
@@ -317,13 +320,13 @@ const insertionOf = (task: PlannedTask, counted = noSubtasks): InsertedTask => (
 const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
   const values = recordedFields.filter((name) => hasValue(task, name))
   const created = {
-    ...ofTask(task),
+    ...eventSubject(task),
     type: 'task.created',
     before: {},
     after: recordedValues(task, values),
   } as const
   return task.isTrashed
-    ? [created, { ...ofTask(task), type: 'task.deleted', before: {}, after: {} }]
+    ? [created, { ...eventSubject(task), type: 'task.deleted', before: {}, after: {} }]
     : [created]
 }
 
@@ -351,10 +354,15 @@ const recurrenceEvent = (
   if (closed === undefined || next === undefined || series_id === null) return []
   const { occurrence_number, occurrence_at, occurrence_on } = next
   const after = { occurrence_number, occurrence_at, occurrence_on }
-  return [{ ...ofTask(closed), type: 'task.recurred', resource_id: nextId, before: {}, after }]
+  return [{ ...eventSubject(closed), type: 'task.recurred', resource_id: nextId, before: {}, after }]
 }
 
-const ofTask = ({ id, project_id, owner_id, assignee_id }: Pick<PlannedTask, 'id' | keyof TaskFields>) => ({
+const eventSubject = ({
+  id,
+  project_id,
+  owner_id,
+  assignee_id,
+}: Pick<PlannedTask, 'id' | keyof TaskFields>) => ({
   task_id: id,
   project_id,
   owner_id,
@@ -397,7 +405,7 @@ const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
   if (changed.length === 0 && !isMovedToOrFromTrash) return []
   const type = isMovedToOrFromTrash ? (task.isTrashed ? 'task.deleted' : 'task.restored') : 'task.updated'
   const values = { before: recordedValues(before, changed), after: recordedValues(task, changed) }
-  return [{ ...ofTask(task), type, ...values }]
+  return [{ ...eventSubject(task), type, ...values }]
 }
 
 /** Values as the contract has them. */

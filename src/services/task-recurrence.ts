@@ -82,12 +82,12 @@ export const changeOfSeries = (
   task: RelatedTask,
   after: TaskFields,
   sent: RecurrenceChange | null | undefined,
-  isWhole: boolean,
+  isPut: boolean,
 ): SeriesChange => {
   if (sent === undefined) return 'none'
   const wanted = sent === null ? null : expectRecurrence(sent, task.recurrence, principal.timeZone)
-  const isAnchoredAnew = wanted !== null && !isWhole && isLive(task) && changesDates(task, after)
-  if (isSameRecurrence(wanted, task) && !isAnchoredAnew) return 'none'
+  const restartsSeries = wanted !== null && !isPut && isLive(task) && changesDates(task, after)
+  if (isSameRecurrence(wanted, task) && !restartsSeries) return 'none'
   expectMay('task.set_recurrence', task)
   return wanted === null ? 'end' : { start: wanted }
 }
@@ -157,7 +157,7 @@ const liveSubtasks = (tasks: ReadonlyMap<string, PlannedTask>, id: string): read
   )
 
 /** What a change of the status does to the series, beside the task itself: the next occurrence is created, or taken back. */
-export type Turn =
+export type SeriesStep =
   | { readonly next_task_id: string; readonly next: NextOccurrence }
   | { readonly next_task_id: null; readonly withdrawn: readonly PlannedTask[] }
 
@@ -166,7 +166,7 @@ export type Turn =
  *
  * @throws Problem 409
  */
-export const turnOfSeries = (plan: TaskPlan, task: PlannedTask, after: TaskFields): Turn | null => {
+export const seriesStep = (plan: TaskPlan, task: PlannedTask, after: TaskFields): SeriesStep | null => {
   if (isOpen(task.status) === isOpen(after.status)) return null
   if (isOpen(after.status)) return withdrawalOf(plan, after)
   const next = after.next_task_id === null ? nextInSeries(after, plan.now) : null
@@ -177,7 +177,7 @@ export const turnOfSeries = (plan: TaskPlan, task: PlannedTask, after: TaskField
 }
 
 /** The next occurrence is taken back if nobody has touched it since it was created; otherwise both stay. */
-const withdrawalOf = (plan: TaskPlan, { next_task_id }: TaskFields): Turn | null => {
+const withdrawalOf = (plan: TaskPlan, { next_task_id }: TaskFields): SeriesStep | null => {
   const next = next_task_id === null ? undefined : plan.tasks.get(next_task_id)
   if (next === undefined || next.isTrashed) return null
   const withdrawn = [...expectFewSubtasks(plan, next), next]
@@ -189,9 +189,9 @@ const withdrawalOf = (plan: TaskPlan, { next_task_id }: TaskFields): Turn | null
 }
 
 /** Plans it, once the change of the task itself is planned. */
-export const planTurn = (plan: TaskPlan, id: string, turn: Turn): void => {
-  if (turn.next_task_id === null) for (const task of turn.withdrawn) withdrawTask(plan, task)
-  else repeatTree(plan, plannedTask(plan, id), turn.next_task_id, turn.next)
+export const planSeriesStep = (plan: TaskPlan, id: string, step: SeriesStep): void => {
+  if (step.next_task_id === null) for (const task of step.withdrawn) withdrawTask(plan, task)
+  else repeatTree(plan, plannedTask(plan, id), step.next_task_id, step.next)
 }
 
 /** The subtasks are repeated as they are, but open. Those of the closed task that are open will not be done any more. */

@@ -32,12 +32,12 @@ export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences 
     parents: ids(patch.parent_id, setsRecurrence || patch.parent_id != null ? id : null),
     // Its subtasks move with it, or tell whether it would become its own subtask and how deep the tree would be.
     roots: mayLeavePlace || patch.parent_id != null || setsRecurrence ? [id] : [],
-    turning: isClosedOrReopened ? [id] : [],
-    countsAnew: isClosedOrReopened || patch.parent_id !== undefined || mayLeavePlace,
+    closing: isClosedOrReopened ? [id] : [],
+    recounts: isClosedOrReopened || patch.parent_id !== undefined || mayLeavePlace,
     startsSeries: setsRecurrence,
     writesDescriptions: patch.description !== undefined,
     writesTags: patch.tag_ids !== undefined,
-    leaving: patch.project_id === null ? [id] : [],
+    toPersonal: patch.project_id === null ? [id] : [],
   }
 }
 
@@ -51,15 +51,15 @@ export const referencesOfMove = (
   projects: ids(project_id),
   sections: ids(section_id),
   roots: project_id === undefined ? [] : [id],
-  countsAnew: project_id !== undefined,
-  leaving: project_id === null ? [id] : [],
+  recounts: project_id !== undefined,
+  toPersonal: project_id === null ? [id] : [],
   anchors: section_id === undefined ? ids(anchor) : [],
 })
 
 export const referencesOfDeletion = (id: string): TaskReferences => ({
   tasks: [id],
   roots: [id],
-  countsAnew: true,
+  recounts: true,
 })
 
 /** A link that is added or removed. */
@@ -80,21 +80,22 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     ...links.map(({ task_id: taskId, tag_id: tagId }) => referencesOfLink({ taskId, tagId })),
   ] satisfies readonly TaskReferences[]
   const union = (
-    name: 'tasks' | 'parents' | 'roots' | 'turning' | 'users' | 'projects' | 'sections' | 'tags' | 'leaving',
+    name:
+      'tasks' | 'parents' | 'roots' | 'closing' | 'users' | 'projects' | 'sections' | 'tags' | 'toPersonal',
   ) => [...new Set(all.flatMap((one: TaskReferences) => one[name] ?? []))]
-  const isAny = (name: 'countsAnew' | 'startsSeries' | 'writesDescriptions' | 'writesTags'): boolean =>
+  const isAny = (name: 'recounts' | 'startsSeries' | 'writesDescriptions' | 'writesTags'): boolean =>
     all.some((one: TaskReferences) => one[name] === true)
   return {
     tasks: union('tasks'),
     parents: union('parents'),
     roots: union('roots'),
-    turning: union('turning'),
+    closing: union('closing'),
     users: union('users'),
     projects: union('projects'),
     sections: union('sections'),
     tags: union('tags'),
-    leaving: union('leaving'),
-    countsAnew: isAny('countsAnew'),
+    toPersonal: union('toPersonal'),
+    recounts: isAny('recounts'),
     startsSeries: isAny('startsSeries'),
     writesDescriptions: isAny('writesDescriptions'),
     writesTags: isAny('writesTags'),

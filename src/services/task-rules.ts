@@ -39,11 +39,11 @@ import {
 } from './task-plan.ts'
 import {
   changeOfSeries,
-  planTurn,
+  planSeriesStep,
   refusalOfSeries,
   seriesAfter,
   seriesOfNew,
-  turnOfSeries,
+  seriesStep,
 } from './task-recurrence.ts'
 
 /** What each change of a task requires. A problem plans nothing. */
@@ -111,15 +111,15 @@ export const planCreation = (
 export const planUpdate = (
   plan: TaskPlan,
   { id, conditions }: TaskTarget,
-  { tag_ids: sentTags, recurrence, metadata: sentMetadata, isWhole = false, ...patch }: TaskPatch,
+  { tag_ids: sentTags, recurrence, metadata: sentMetadata, isPut = false, ...patch }: TaskPatch,
 ): void => {
   const seen = expectSeen('task.see', liveTask(plan, id))
   const task = expectMay('task.change', seen)
   const { relations: _, ...moved } = patched(task, patch)
   if (moved.owner_id !== task.owner_id) expectMay('task.transfer', seen)
   if (isRegrouped(task, moved)) expectMay('task.move', seen)
-  const change = changeOfSeries(plan, seen, moved, recurrence, isWhole)
-  const metadata = metadataAfter(task.metadata, sentMetadata, isWhole)
+  const change = changeOfSeries(plan, seen, moved, recurrence, isPut)
+  const metadata = metadataAfter(task.metadata, sentMetadata, isPut)
   expectMatch(conditions, task)
   expectUnarchived(plan, task)
   const after = { ...moved, ...seriesAfter(plan, task, moved, change), metadata }
@@ -133,11 +133,11 @@ export const planUpdate = (
   else if (after.project_id === null && task.project_id !== null)
     expectPerson(plan, after.owner_id, '/project_id')
   if (patch.assignee_id != null) expectPerson(plan, patch.assignee_id, '/assignee_id')
-  const turn = turnOfSeries(plan, task, after)
+  const step = seriesStep(plan, task, after)
   if (!isSamePlace(task, after)) moveSubtasks(plan, task, after)
   const tagIds = sentTags === undefined ? task.tagIds : [...new Set(sentTags)].toSorted()
-  changeTask(plan, task, { ...after, tagIds, ...(turn !== null && { next_task_id: turn.next_task_id }) })
-  if (turn !== null) planTurn(plan, id, turn)
+  changeTask(plan, task, { ...after, tagIds, ...(step !== null && { next_task_id: step.next_task_id }) })
+  if (step !== null) planSeriesStep(plan, id, step)
 }
 
 /**
@@ -316,11 +316,11 @@ const expectSection = ({ facts }: TaskPlan, id: string | null, projectId: string
 
 /** The dates of a task do not contradict each other, nor those of the request. */
 const expectNoConflicts = (plan: TaskPlan, task: TaskFields, sent: TaskPatch = task): void => {
-  const ofRequest = conflictsOf(sent)
+  const sentConflicts = conflictsOf(sent)
   const timeZone = plan.facts.users.get(task.owner_id)?.time_zone
   // A new owner who does not exist is refused later.
   const conflicts =
-    ofRequest.length > 0 || timeZone === undefined ? ofRequest : dateConflictsOf(task, timeZone)
+    sentConflicts.length > 0 || timeZone === undefined ? sentConflicts : dateConflictsOf(task, timeZone)
   if (conflicts.length > 0) throw problems.conflictingDates(conflicts)
 }
 

@@ -503,7 +503,7 @@ t.test('another instance sees a logout within 5 seconds', async (t) => {
   const account = await service.register('elsewhere')
   const { sub, sid } = decode(account.token, 1)
   const elsewhere = cacheCredentials(service.deps.db, { background: service.deps.db, log: console })
-  const roleThere = async () => (await elsewhere.ofSession(String(sid), String(sub)))?.role ?? null
+  const roleThere = async () => (await elsewhere.sessionPrincipal(String(sid), String(sub)))?.role ?? null
   t.equal(await roleThere(), 'member')
   const cached = Date.now()
   await service.expect('logout', 204, { token: account.token })
@@ -529,7 +529,7 @@ t.test('a change that this version does not know ends every cached credential', 
   credentials.onChange((change) => changes.push(change))
   const readsOfSession = async (): Promise<number> => {
     const before = reads
-    t.ok(await credentials.ofSession(String(sid), String(sub)))
+    t.ok(await credentials.sessionPrincipal(String(sid), String(sub)))
     return reads - before
   }
   t.equal(await readsOfSession(), 1)

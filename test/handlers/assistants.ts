@@ -338,10 +338,10 @@ t.test('sendMcpMessage: problems of a call name the argument and what it expects
   const { call } = await connectAssistant(t, service, ada.token)
   const { id: task_id } = await createTask(ada)
 
-  const invalid = await call('create_task', { title: '', colour: 'red', due_at: 'tomorrow' })
+  const invalid = await call('create_task', { title: '', color: 'red', due_at: 'tomorrow' })
   t.equal(invalid.isError, true)
   t.match(problemIn(invalid.content).errors, [
-    { pointer: '/colour', detail: /^is not a known field\. Expected one of: title, / },
+    { pointer: '/color', detail: /^is not a known field\. Expected one of: title, / },
     { pointer: '/title', detail: 'must have at least 1 character' },
     { pointer: '/due_at', detail: /RFC 3339/ },
   ])

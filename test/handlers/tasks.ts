@@ -549,7 +549,7 @@ t.test('replaceTask, specific to PUT', async (t) => {
       const { body } = await service.expect('replaceTask', 400, request)
       t.match(pointersOf(body)[0], new RegExp(`^/${name}`))
     }
-    const request = { token, params: { task_id: task.id }, body: { title: 'x', colour: 'red' } }
+    const request = { token, params: { task_id: task.id }, body: { title: 'x', color: 'red' } }
     const { body } = await service.expect('replaceTask', 400, request)
     t.notMatch(body.detail, /created_at/, 'only fields with an effect are suggested')
     t.strictSame((await readTask(owner, task.id)).task, task)

@@ -21,18 +21,18 @@ const pointersOf = ({ body }: Pick<Reply, 'body'>): readonly string[] =>
   ((body as { errors?: readonly { pointer: string }[] } | null)?.errors ?? []).map(({ pointer }) => pointer)
 
 t.test('all errors of a request are reported together', async (t) => {
-  const body = { title: '', status: 'lost', priority: 1, tag_ids: ['x', newId()], colour: 'red' }
+  const body = { title: '', status: 'lost', priority: 1, tag_ids: ['x', newId()], color: 'red' }
   const many = await service.expect('createTask', 400, {
     token,
     body,
     headers: { 'idempotency-key': 'a key' },
   })
-  t.same(pointersOf(many), ['/colour', '/title', '/status', '/priority', '/tag_ids/0', '/Idempotency-Key'])
+  t.same(pointersOf(many), ['/color', '/title', '/status', '/priority', '/tag_ids/0', '/Idempotency-Key'])
   t.match(many.body, {
     detail:
-      'colour is not a known field. Expected one of: title, description, status, priority, start_at, start_on, due_at, due_on, owner_id, assignee_id, project_id, section_id, parent_id, recurrence, metadata, external_source, external_id, tag_ids, tag_names. 5 more in errors.',
+      'color is not a known field. Expected one of: title, description, status, priority, start_at, start_on, due_at, due_on, owner_id, assignee_id, project_id, section_id, parent_id, recurrence, metadata, external_source, external_id, tag_ids, tag_names. 5 more in errors.',
     errors: [
-      { pointer: '/colour', detail: /^is not a known field\. Expected one of: title, / },
+      { pointer: '/color', detail: /^is not a known field\. Expected one of: title, / },
       { pointer: '/title', detail: 'must have at least 1 character' },
       { pointer: '/status', detail: 'must be one of todo, in_progress, done, cancelled' },
       { pointer: '/priority', detail: 'must be a string' },

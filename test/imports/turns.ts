@@ -38,7 +38,7 @@ const insertExport = async (userId: string, waits: number) => {
   return id
 }
 
-const lease = { duration: 60_000, ofUser: null }
+const lease = { duration: 60_000, onlyUserId: null }
 const nextImport = async () => (await takeImport(db, { ...lease, leaseId: newId() }))?.id
 const nextExport = async () => (await takeExport(db, { ...lease, leaseId: newId() }))?.id
 

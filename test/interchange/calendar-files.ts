@@ -30,7 +30,7 @@ const alarm = (...lines: readonly string[]) => ['BEGIN:VALARM', ...lines, 'END:V
 
 const cases: readonly Case[] = [
   {
-    name: 'Nextcloud: the colour of the list, places and addresses',
+    name: 'Nextcloud: the color of the list, places and addresses',
     head: ['X-WR-CALNAME:List', 'X-APPLE-CALENDAR-COLOR:#317CCCFF'],
     todos: [['UID:a', 'LOCATION:Berlin', 'URL:https://example.com/', 'GEO:1;2'], ['LOCATION:']],
     records: [

@@ -33,7 +33,7 @@ const stopAtFile = async () => {
     },
     folder,
     lease: 30_000,
-    ofUser: null,
+    onlyUserId: null,
   })(new AbortController().signal)
   await Promise.race([reached.promise, ended])
   return {

@@ -299,7 +299,7 @@ t.test('an account without a sign-in for too long rests', async (t) => {
   })
 })
 
-t.test('its exports rest, too', async (t) => {
+t.test('its exports are suspended, too', async (t) => {
   // Alone with its database: another instance would store the archives elsewhere.
   const alone = await startService(t, { config: { oidc: oidcConfig(providers) } })
   const ada = await alone.register('ada')

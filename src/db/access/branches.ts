@@ -106,8 +106,8 @@ export const rowsOfMemberships = (
     where ${membership.user_id} = ${user} and ${condition} and ${and}`
   if (first === null) return reached(sql`true`)
   if (first.areMany === true) {
-    const ofUser = sql`select membership.* from memberships membership where ${membership.user_id} = ${user} and ${condition}`
-    return rowsInRounds(ofUser, rows, first)
+    const userMemberships = sql`select membership.* from memberships membership where ${membership.user_id} = ${user} and ${condition}`
+    return rowsInRounds(userMemberships, rows, first)
   }
   return sql`
     with heads as materialized (
@@ -128,14 +128,18 @@ export const rowsOfMemberships = (
  * among the first ones. There are fewer such projects the more rows each has contributed, so a round reads at most `growth`
  * times as many rows as needed.
  */
-const rowsInRounds = (ofUser: SQL, rows: (options: RowsOptions) => SQL, { count, order }: FirstRows): SQL => {
+const rowsInRounds = (
+  chosenMemberships: SQL,
+  rows: (options: RowsOptions) => SQL,
+  { count, order }: FirstRows,
+): SQL => {
   const reached = (limit: SQL): SQL => sql`cross join lateral (${rows({ limit })}) reached`
   const firstLimit = sql`(
     select least(${count}, greatest(${ahead}, 2 * ${count} / greatest(count(*), 1)))::int from chosen)`
   // In its recursive term, `rounds` is the last round only. Rows that are known twice have one ordinal.
   return sql`
     with recursive chosen as materialized (
-      ${ofUser}
+      ${chosenMemberships}
     ), heads as materialized (
       select reached.* from chosen membership ${reached(firstLimit)}
     ), rounds as (

@@ -122,10 +122,10 @@ export const seesProject = (caller: CallerPlaceholders, projectId: SQLWrapper): 
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   if (role === 'admin') return onlyBranch(sql`${projectItem.deleted_at} is null`)
-  const ofCaller = sql`(
+  const memberProjects = sql`(
     select project.* from memberships membership join projects project on ${project.id} = ${membership.project_id}
     where ${membership.user_id} = ${caller.caller}) item`
-  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
+  return [{ select: (rows) => rows(sql`true`, { from: memberProjects }) }]
 }
 
 /** Whether the caller has the permission on the row `team`. */
@@ -149,14 +149,14 @@ const teamRelations = (caller: CallerPlaceholders, team: typeof teams) => {
 /** Access branches for the teams `item` that pass `team.see`. */
 export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   if (role === 'admin') return onlyBranch(sql`true`)
-  const ofCaller = sql`(
+  const visibleTeams = sql`(
     select * from teams where id in (
       select team_id from team_members where user_id = ${caller.caller}
       union
       select ${shared.team_id} from memberships membership
         join project_teams shared on ${shared.project_id} = ${membership.project_id}
       where ${membership.user_id} = ${caller.caller})) item`
-  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
+  return [{ select: (rows) => rows(sql`true`, { from: visibleTeams }) }]
 }
 
 /** Access branches for the projects `item` that pass `project_trash.see`. */
@@ -191,12 +191,12 @@ export const webhookBranches = (role: Role, caller: CallerPlaceholders): readonl
   const isNotDeleted = sql`${deleted_at} is null`
   if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isListLive(item)}`)
   const isManager = hasRole(membership.role, 'manager')
-  const ofMemberProject = sql`${isNotDeleted} and ${project_id} = ${membership.project_id}`
+  const isInMemberProject = sql`${isNotDeleted} and ${project_id} = ${membership.project_id}`
   return [
     ...onlyBranch(sql`${isNotDeleted} and ${owner_id} = ${caller.caller} and ${project_id} is null`),
     {
       select: (rows, first) =>
-        rowsOfMemberships(caller.caller, isManager, (options) => rows(ofMemberProject, options), first),
+        rowsOfMemberships(caller.caller, isManager, (options) => rows(isInMemberProject, options), first),
       isRepeated: sql`false`,
     },
   ]
@@ -246,10 +246,10 @@ export const changeBranches = (
 ): readonly AccessBranch[] => {
   if (role === 'member') return taskBranches('task.see', role, caller)
   const isRestored = sql`(${project.visible_in} >= ${since} and ${project.deleted_at} is null)`
-  const ofRestored = sql`exists (
+  const isInRestoredProject = sql`exists (
     select from projects project where ${project.id} = ${item.project_id} and ${isRestored})`
   return [
-    ...onlyBranch(withTrashState('task.see', item, sql`${isListLive(item)} and not ${ofRestored}`)),
+    ...onlyBranch(withTrashState('task.see', item, sql`${isListLive(item)} and not ${isInRestoredProject}`)),
     {
       select: (rows) => sql`
         select reached.* from projects project
@@ -270,29 +270,29 @@ export const branchesOfProjects = (
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
   const { project_id, assignee_id } = item
-  const ofProject = (id: SQLWrapper, condition: SQL): SQL =>
+  const isVisibleInProject = (id: SQLWrapper, condition: SQL): SQL =>
     withTrashState('task.see', item, sql`${project_id} = ${id} and ${condition}`)
   const isOfProjects = (condition: SQL): SQL =>
     withTrashState('task.see', item, sql`${project_id} = any(${ids}) and ${condition}`)
-  const ofEach = (isChosen: SQL, condition: SQL): AccessBranch => ({
+  const projectBranch = (isChosen: SQL, condition: SQL): AccessBranch => ({
     select: (rows) => sql`
-      select reached.* from projects chosen cross join lateral (${rows(ofProject(chosen.id, condition))}) reached
+      select reached.* from projects chosen cross join lateral (${rows(isVisibleInProject(chosen.id, condition))}) reached
       where ${chosen.id} = any(${ids}) and ${chosen.deleted_at} is null and ${isChosen}`,
     holds: isOfProjects(sql`${isProjectLive(project_id)} and ${condition}`),
   })
-  if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
-  const ofMember: AccessBranch = {
+  if (role === 'admin') return [projectBranch(sql`true`, sql`true`)]
+  const memberBranch: AccessBranch = {
     select: (rows, first) =>
       rowsOfMemberships(
         caller.caller,
         sql`${membership.project_id} = any(${ids})`,
-        (options) => rows(ofProject(membership.project_id, sql`true`), options),
+        (options) => rows(isVisibleInProject(membership.project_id, sql`true`), options),
         first,
       ),
     holds: isOfProjects(isMember(project_id, caller.caller, 'viewer')),
   }
   const isOutside = sql`not ${isMember(chosen.id, caller.caller, 'viewer')}`
-  return [ofMember, ofEach(isOutside, sql`${assignee_id} = ${caller.caller}`)]
+  return [memberBranch, projectBranch(isOutside, sql`${assignee_id} = ${caller.caller}`)]
 }
 
 /** Access branches for the personal tasks `item` that the caller can see. */
@@ -414,10 +414,10 @@ export const allowsEvent = (
 /** Selects, as `user_id`, a superset of the users who see the row `event` of `events`, apart from administrators. */
 export const usersOfEvent = (event: typeof events): SQL => {
   const { task_id, project_id, owner_id, assignee_id, recipient_id } = event
-  const ofTask = (value: SQLWrapper): SQL => sql`select ${value} from tasks where ${tasks.id} = ${task_id}`
+  const taskValue = (value: SQLWrapper): SQL => sql`select ${value} from tasks where ${tasks.id} = ${task_id}`
   return sql`
-    select user_id from project_grants where project_id in (${project_id}, (${ofTask(tasks.project_id)}))
-    union ${ofTask(tasks.owner_id)} union ${ofTask(tasks.assignee_id)}
+    select user_id from project_grants where project_id in (${project_id}, (${taskValue(tasks.project_id)}))
+    union ${taskValue(tasks.owner_id)} union ${taskValue(tasks.assignee_id)}
     union values (${owner_id}), (${assignee_id}), (${recipient_id})`
 }
 
@@ -556,22 +556,22 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
       select from tag_counts other
       where ${other.tag_id} = ${tag_id} and ${isCountOfReader(caller, other)}
         and ${placeOf(other)} < ${placeOf(counted)})) item`
-  const ofMemberships = (rows: SQL): SQL => rowsOfMemberships(caller.caller, sql`true`, () => rows, null)
-  const ofUser = sql`${user_id} = ${caller.caller}`
-  const ofProject = sql`${user_id} is null and ${project_id} = ${membership.project_id}`
+  const membershipRows = (rows: SQL): SQL => rowsOfMemberships(caller.caller, sql`true`, () => rows, null)
+  const isCountOfCaller = sql`${user_id} = ${caller.caller}`
+  const isCountOfProject = sql`${user_id} is null and ${project_id} = ${membership.project_id}`
   const isSeenOtherwise = sql`(${owner} or ${viewer})`
   return [
     ...onlyBranch(sql`${isNotDeleted} and ${owner}`),
     {
       select: (rows) =>
-        ofMemberships(rows(sql`${isNotDeleted} and ${item.project_id} = ${membership.project_id}`)),
+        membershipRows(rows(sql`${isNotDeleted} and ${item.project_id} = ${membership.project_id}`)),
     },
     {
-      select: (rows) => rows(isNotDeleted, { from: carried(ofUser) }),
+      select: (rows) => rows(isNotDeleted, { from: carried(isCountOfCaller) }),
       isRepeated: isSeenOtherwise,
     },
     {
-      select: (rows) => ofMemberships(rows(isNotDeleted, { from: carried(ofProject) })),
+      select: (rows) => membershipRows(rows(isNotDeleted, { from: carried(isCountOfProject) })),
       isRepeated: isSeenOtherwise,
     },
   ]

@@ -133,7 +133,7 @@ function* withoutSeen(drafts: readonly Draft[], seen: Set<string>): Generator<Dr
   }
 }
 
-/** The name and the colour of the calendar, which are before its components. */
+/** The name and the color of the calendar, which are before its components. */
 const headOfCalendar = async (
   file: CalendarFile,
 ): Promise<{ readonly name: string | null; readonly color: string | null }> => {
@@ -246,7 +246,7 @@ const unquoted = (line: Buffer, textOfLine: (bytes: Buffer) => string): string =
 }
 
 /** Whether a quoted-printable line goes on in the next one. */
-const isUnended = (line: Buffer | null): line is Buffer => line?.at(-1) === 0x3d && quotedOf(line) !== null
+const isContinued = (line: Buffer | null): line is Buffer => line?.at(-1) === 0x3d && quotedOf(line) !== null
 
 /** A line with the ones that continue it. */
 interface UnfoldedLine {
@@ -269,7 +269,7 @@ async function* unfolded(file: CalendarFile): AsyncGenerator<UnfoldedLine, void>
     if (line?.length === 0) continue
     const present = held.joined()
     if (first !== null && (line?.[0] === 0x20 || line?.[0] === 0x09)) held.append(line.subarray(1))
-    else if (first !== null && isUnended(present)) {
+    else if (first !== null && isContinued(present)) {
       held.keep(present.length - 1)
       held.append(line)
     } else {
@@ -410,7 +410,7 @@ const todoOf = (component: Component, context: Context) => {
         ? null
         : recurrenceOf(first('RRULE'), zoneOf(first('DTSTART') ?? first('DUE'), context), faults),
     reminders: remindersOf(component, context, faults).map((reminder) =>
-      ofDates(reminder, isSame ? null : start, due),
+      reminderAtDates(reminder, isSame ? null : start, due),
     ),
     metadata: Object.fromEntries(Object.entries(places).filter(([, place]) => place !== '')),
     external_source: source,
@@ -623,7 +623,7 @@ const ruleText = (value: unknown): string => {
 }
 
 /** Programs write alarms of the start for tasks that are only due. Alarms of a day count from its first minute. */
-const ofDates = (reminder: Reminder, start: string | null, due: string | null): Reminder => {
+const reminderAtDates = (reminder: Reminder, start: string | null, due: string | null): Reminder => {
   if ('at' in reminder) return reminder
   const relative_to = reminder.relative_to === 'start' && start === null ? 'due' : reminder.relative_to
   const date = relative_to === 'due' ? due : start

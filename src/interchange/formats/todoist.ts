@@ -22,7 +22,7 @@ const priorities = new Map<number, TaskRecord['priority']>([
   [4, 'urgent'],
 ])
 
-/** The names of colours in the API. */
+/** The names of colors in the API. */
 const colors = new Map(
   Object.entries({
     berry_red: '#b8255f',
@@ -48,7 +48,7 @@ const colors = new Map(
   }),
 )
 
-/** Version 8 of the API and those before it have numbers of colours, in the same order. */
+/** Version 8 of the API and those before it have numbers of colors, in the same order. */
 const colorOf = (f: Fields): string | null => {
   const name = f.text('color')
   return colors.get(name) ?? [...colors.values()][Number(name) - firstColor] ?? null
@@ -156,7 +156,7 @@ const labelNames = (root: Fields): ((task: Fields) => readonly string[]) => {
       .map((label) => (typeof label === 'number' ? names.get(String(label)) || String(label) : String(label)))
 }
 
-/** Labels of tasks may be in the list of labels or not. */
+/** The labels of the file's list, and those that only its tasks have. */
 function* tags(root: Fields, labels: ReturnType<typeof labelNames>): Generator<Draft, void> {
   const colorsByName = new Map(root.objects('labels').map((f) => [f.text('name'), colorOf(f)]))
   const used = root.list('items').flatMap((item) => {

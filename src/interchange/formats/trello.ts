@@ -218,7 +218,7 @@ const noField: CustomField = { key: '', options: new Map() }
 
 /** The items of a card's only checklist are its subtasks; several checklists are subtasks with subtasks. */
 function* checklists(board: Fields, project_id: string): ReturnType<typeof each> {
-  const ofCard = Map.groupBy(board.objects('checklists'), (f) => f.id('idCard'))
+  const checklistsByCard = Map.groupBy(board.objects('checklists'), (f) => f.id('idCard'))
   const sectionOf = new Map(board.objects('cards').map((f) => [f.id('id'), f.id('idList')]))
   const subtask = (id: string, f: Fields, parent_id: string, card: string | null): TaskRecord => ({
     ...blankTask,
@@ -235,14 +235,14 @@ function* checklists(board: Fields, project_id: string): ReturnType<typeof each>
   yield* each(board, 'checklists', (f, id) => {
     parents.set(id, f)
     const card = f.id('idCard')
-    if (card === null || (ofCard.get(card)?.length ?? 0) < 2) return null
+    if (card === null || (checklistsByCard.get(card)?.length ?? 0) < 2) return null
     const items = f.objects('checkItems')
     const isDone = items.length > 0 && items.every(isComplete)
     return { ...subtask(id, f, card, card), status: isDone ? 'done' : 'todo' }
   })
   for (const [id, checklist] of parents) {
     const card = checklist.id('idCard')
-    const parent = (ofCard.get(card)?.length ?? 0) < 2 ? card : id
+    const parent = (checklistsByCard.get(card)?.length ?? 0) < 2 ? card : id
     if (parent === null) continue
     yield* each(checklist, 'checkItems', (f, itemId) => ({
       ...subtask(itemId, f, parent, card),
