@@ -14,7 +14,7 @@ import {
 import { createCheckPassword, createUsablePassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
-import { anonymousContext } from './services/context.ts'
+import { createContext } from './services/context.ts'
 import { createOidc } from './services/oidc.ts'
 import { createPasswords } from './services/passwords.ts'
 import { createCheckReadiness, type OwnDatabase } from './services/readiness.ts'
@@ -618,8 +618,8 @@ export const buildApp = async ({
     finish: awaitOnClose(app),
   })
   await registerProviderRoutes(app, {
-    complete: (client, answer) => oidc.complete(anonymousContext(db, client), answer),
-    endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
+    complete: (client, answer) => oidc.complete(createContext(db, null, client), answer),
+    endSessions: (client, logout) => oidc.endByProvider(createContext(db, null, client), logout),
     countRefused: async (request, reply) => void (await limit(request, reply, 'anonymous', null)),
   })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })

@@ -12,10 +12,11 @@ import { passwordHasher } from '../../src/auth/passwords.ts'
 import { type Config, readConfig } from '../../src/config/config.ts'
 import { loadContract } from '../../src/contract/contract.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { type OpContext, shellContext } from '../../src/services/context.ts'
+import { createContext, type OpContext } from '../../src/services/context.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import type { PageRequest } from '../../src/domain/pages.ts'
 import { selectUserIdByName, selectUsers, type UserChange } from '../../src/db/users.ts'
+import { localClient } from '../../src/domain/audit.ts'
 import { type Principal, shellPrincipal } from '../../src/domain/permissions.ts'
 import { canonicalEmail } from '../../src/domain/email-address.ts'
 import { validateFileName } from '../../src/domain/file-description.ts'
@@ -526,7 +527,7 @@ const openShell = async (t: Teardown): Promise<Shell> => {
   t.teardown(() => db.close())
   const credentials = cacheCredentials(db, { background: db, log: console })
   return {
-    ctx: shellContext(db, 'shell'),
+    ctx: createContext(db, shellPrincipal, localClient('shell')),
     config,
     forgetUser: (userId) => credentials.forgetUser(userId),
     async openStorage() {

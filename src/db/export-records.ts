@@ -9,6 +9,7 @@ import type {
 } from '../interchange/records.ts'
 import type { PlacedTask } from '../interchange/spool.ts'
 import type { Page } from '../domain/pages.ts'
+import { localClient } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
 import {
   allowsTask,
@@ -77,7 +78,7 @@ const readerOf = ({ userId }: ExportScope): Principal => ({
 const contextOf = (db: Database, scope: ExportScope): StatementContext<Principal> => ({
   db,
   principal: readerOf(scope),
-  client: { address: '', userAgent: null, requestId: '' },
+  client: localClient(''),
 })
 
 async function* pagesOf<Table extends PgTable, R>(

@@ -29,5 +29,8 @@ export interface Client {
   readonly requestId: string
 }
 
+/** The origin of a command or a job, on the machine of the service. `requestId` identifies it in the audit trail. */
+export const localClient = (requestId: string): Client => ({ address: '', userAgent: null, requestId })
+
 /** Longer User-Agent headers are truncated. In UTF-16 code units. */
 export const maxUserAgentLength = 512

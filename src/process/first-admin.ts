@@ -2,7 +2,9 @@ import { passwordHasher } from '../auth/passwords.ts'
 import type { FirstAdmin } from '../config/config.ts'
 import { openDatabase } from '../db/engine/client.ts'
 import type { ConnectionOptions } from '../db/engine/connection.ts'
-import { shellContext } from '../services/context.ts'
+import { localClient } from '../domain/audit.ts'
+import { shellPrincipal } from '../domain/permissions.ts'
+import { createContext } from '../services/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { hasAccounts } from '../db/sign-in.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
@@ -21,7 +23,7 @@ export const createFirstAdmin = async (
 ): Promise<void> => {
   const db = openDatabase(connection)
   try {
-    const ctx = shellContext(db, 'start')
+    const ctx = createContext(db, shellPrincipal, localClient('start'))
     if (await hasAccounts(ctx)) return
     const account = { username, email, displayName: username, timeZone: defaultTimeZone, password }
     await createUser(ctx, { ...account, role: 'admin' }, passwordHasher())

@@ -5,7 +5,7 @@ import { OutcomeUnknown } from '../db/engine/errors.ts'
 import type { Last } from '../db/engine/transaction.ts'
 import type { AuditEvent, Client } from '../domain/audit.ts'
 import type { Preconditions } from '../domain/entity-tags.ts'
-import { type Principal, shellPrincipal } from '../domain/permissions.ts'
+import type { Principal } from '../domain/permissions.ts'
 
 /** The context of one operation. Handlers and services take it as their first argument. */
 export type OpContext<P extends Principal | null = Principal | null> = OperationContext<P, Database>
@@ -52,21 +52,17 @@ export const thenForget = async <T>(change: Promise<T>, forget: () => Promise<vo
   }
 }
 
-/** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */
-export const shellContext = (db: Database, requestId: string): OpContext<Principal> => ({
+/**
+ * The context of what is no operation of the contract: a command, a job, or a request to a page of the service. It has no conditions and
+ * no Idempotency-Key, and nobody disconnects.
+ */
+export const createContext = <P extends Principal | null>(
+  db: Database,
+  principal: P,
+  client: Client,
+): OpContext<P> => ({
   db,
-  principal: shellPrincipal,
-  client: { address: '', userAgent: null, requestId },
-  ifMatch: null,
-  ifNoneMatch: null,
-  idempotency: null,
-  signal: () => new AbortController().signal,
-})
-
-/** The context of a request that is no operation. */
-export const anonymousContext = (db: Database, client: Client): OpContext<null> => ({
-  db,
-  principal: null,
+  principal,
   client,
   ifMatch: null,
   ifNoneMatch: null,

@@ -6,6 +6,8 @@ import { pipeline } from 'node:stream/promises'
 import type { Database } from '../db/engine/client.ts'
 import { UnstorableText } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
+import { localClient } from '../domain/audit.ts'
+import { createContext } from './context.ts'
 import { countRows, showProjects, writeRows, type WrittenRow } from '../db/import-records.ts'
 import {
   discardImport,
@@ -39,12 +41,12 @@ import { FileMissing, isFull } from '../storage/storage.ts'
 import { discardProjects } from './import-discard.ts'
 import { undoRun } from './import-undo.ts'
 import {
-  contextOfImport,
   ImportFailed,
   ImportLost,
   type ImportWork,
   inLeaseOfActiveOwner,
   inLease,
+  principalOfImport,
 } from './import-work.ts'
 import { createImportWriter, type WriterDeps } from './import-write.ts'
 
@@ -97,7 +99,7 @@ const workOn = async (deps: RunImportsDeps, held: HeldImport, stop: AbortSignal)
   }
   const timer = setInterval(() => void renew().catch(() => undefined), Math.min(renewalInterval, lease / 3))
   const work = {
-    ctx: contextOfImport(db, held),
+    ctx: createContext(db, principalOfImport(held), localClient(newId())),
     held,
     signal: AbortSignal.any([stop, lost.signal]),
     progress,

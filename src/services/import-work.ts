@@ -1,10 +1,7 @@
-import type { OpContext } from './context.ts'
-import type { Database } from '../db/engine/client.ts'
-import { newId } from '../db/engine/ids.ts'
 import { type ImportLease, holdImport, type HeldImport } from '../db/imports.ts'
 import type { ImportFailure } from '../domain/imports.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { type OpTransaction, transaction } from './context.ts'
+import { type OpContext, type OpTransaction, transaction } from './context.ts'
 
 /** An import in progress. */
 export interface ImportWork {
@@ -31,24 +28,13 @@ export class ImportLost extends Error {
   override readonly name = 'ImportLost'
 }
 
-/** The context of what a job does for the owner of an import, with the rights of a member. */
-export const contextOfImport = (
-  db: Database,
-  { user_id, time_zone, task_quota }: HeldImport,
-): OpContext<Principal> => ({
-  db,
-  principal: {
-    userId: user_id,
-    role: 'member',
-    timeZone: time_zone,
-    taskQuota: task_quota,
-    credential: { kind: 'job' },
-  },
-  client: { address: '', userAgent: null, requestId: newId() },
-  ifMatch: null,
-  ifNoneMatch: null,
-  idempotency: null,
-  signal: () => new AbortController().signal,
+/** What an import is written as: its owner, with the rights of a member. */
+export const principalOfImport = ({ user_id, time_zone, task_quota }: HeldImport): Principal => ({
+  userId: user_id,
+  role: 'member',
+  timeZone: time_zone,
+  taskQuota: task_quota,
+  credential: { kind: 'job' },
 })
 
 type Work<T> = (tx: OpTransaction<Principal>, lease: ImportLease) => Promise<T>

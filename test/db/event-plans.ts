@@ -1,3 +1,5 @@
+import { localClient } from '../../src/domain/audit.ts'
+import { createContext } from '../../src/services/context.ts'
 import t, { type Test } from 'tap'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import type { StatementMode } from '../../src/db/engine/session.ts'
@@ -127,7 +129,8 @@ const principalOf = (person: Person) => ({
   credential: { kind: 'session', sessionId: member } as const,
 })
 const page = { limit: 50, offset: 0, position: null, includeTotal: false }
-const contextOf = (db: Database, person: Person) => ({ db, principal: principalOf(person) }) as never
+const contextOf = (db: Database, person: Person) =>
+  createContext(db, principalOf(person), localClient('test'))
 
 t.test('GET /tasks/{task_id}/events reads few rows', async (t) => {
   const [task] = await db.run(`select ${idOf('task', '1')}::text as id`, [])

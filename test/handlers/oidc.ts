@@ -1,5 +1,7 @@
 import t from 'tap'
-import { shellContext } from '../../src/services/context.ts'
+import { localClient } from '../../src/domain/audit.ts'
+import { shellPrincipal } from '../../src/domain/permissions.ts'
+import { createContext } from '../../src/services/context.ts'
 import { allowPassword } from '../../src/services/passwords.ts'
 import {
   browserAt,
@@ -586,10 +588,10 @@ t.test('OIDC_ONLY', async (t) => {
 
   t.test('an account that an operator has named keeps its password', async () => {
     const { email, password, token } = boss
-    await allowPassword(shellContext(only.deps.db, 'test'), boss.id, true)
+    await allowPassword(createContext(only.deps.db, shellPrincipal, localClient('test')), boss.id, true)
     await only.expect('login', 200, { body: { email, password } })
     await only.expect('reauthenticate', 204, { token, body: { password } })
-    await allowPassword(shellContext(only.deps.db, 'test'), boss.id, false)
+    await allowPassword(createContext(only.deps.db, shellPrincipal, localClient('test')), boss.id, false)
     await only.expect('login', 401, { body: { email, password } })
   })
 })

@@ -1,11 +1,13 @@
 import t from 'tap'
+import { localClient } from '../../src/domain/audit.ts'
+import { shellPrincipal } from '../../src/domain/permissions.ts'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
 import { currentWork } from '../../src/concurrency/work.ts'
 import type { Database } from '../../src/db/engine/client.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
-import { shellContext } from '../../src/services/context.ts'
+import { createContext } from '../../src/services/context.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { accountActions, from } from '../fixture/accounts.ts'
 import {
@@ -250,7 +252,7 @@ t.test('recovery', async (t) => {
   t.test('with OIDC_ONLY, only an account that may use its password loses them', async (t) => {
     const config = { oidc: oidcConfig(providers, { isOnly: true }) }
     const only = await startService(t, { db, config })
-    const shell = shellContext(db, 'test')
+    const shell = createContext(db, shellPrincipal, localClient('test'))
     for (const [name, isAllowed, left] of [
       ['bound', false, 1],
       ['exempted', true, 0],

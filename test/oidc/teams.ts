@@ -1,4 +1,6 @@
 import t from 'tap'
+import { localClient } from '../../src/domain/audit.ts'
+import { shellPrincipal } from '../../src/domain/permissions.ts'
 import { DatabaseUnavailable, TooManyStatements } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import {
@@ -10,7 +12,7 @@ import {
 } from '../../src/domain/team-rules.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
-import { shellContext } from '../../src/services/context.ts'
+import { createContext } from '../../src/services/context.ts'
 import { browserAt, oidcConfig, providerOf, startIssuer } from '../fixture/issuer.ts'
 import { secondFactorActions } from '../fixture/second-factor.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -263,7 +265,7 @@ t.test('who unlinks the identity leaves its teams', async (t) => {
 })
 
 t.test('a preview says what claims would do, and does nothing', async (t) => {
-  const ctx = shellContext(plain.deps.db, 'test')
+  const ctx = createContext(plain.deps.db, shellPrincipal, localClient('test'))
   const [previewed] = createProviders(config).all
   if (previewed === undefined) throw new Error('There is a provider')
   const preview = async (claims: object) =>

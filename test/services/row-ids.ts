@@ -1,8 +1,9 @@
 import t from 'tap'
+import { localClient } from '../../src/domain/audit.ts'
 import { insertComment } from '../../src/db/comments.ts'
 import { lockTask } from '../../src/db/task-facts.ts'
 import { type BearerPrincipal, shellPrincipal } from '../../src/domain/permissions.ts'
-import { type OpContext, shellContext, transaction } from '../../src/services/context.ts'
+import { createContext, type OpContext, transaction } from '../../src/services/context.ts'
 import { expectMay, expectSeen } from '../../src/services/expectations.ts'
 import { updateFeed } from '../../src/services/feeds.ts'
 import { createProject, updateProject } from '../../src/services/projects.ts'
@@ -26,10 +27,8 @@ const projects = projectActions(service)
 
 const contextOf = ({ id }: Account): OpContext<BearerPrincipal> => {
   const credential = { kind: 'session', sessionId: id } as const
-  return {
-    ...shellContext(db, 'test'),
-    principal: { ...shellPrincipal, userId: id, role: 'member', credential },
-  }
+  const principal: BearerPrincipal = { ...shellPrincipal, userId: id, role: 'member', credential }
+  return createContext(db, principal, localClient('test'))
 }
 const ctx = contextOf(eve)
 

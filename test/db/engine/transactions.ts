@@ -1,10 +1,12 @@
+import { localClient } from '../../../src/domain/audit.ts'
+import { shellPrincipal } from '../../../src/domain/permissions.ts'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { runAs } from '../../../src/concurrency/work.ts'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createClient } from '../../../src/db/engine/connection.ts'
-import { shellContext, transaction } from '../../../src/services/context.ts'
+import { createContext, transaction } from '../../../src/services/context.ts'
 import {
   ConstraintViolation,
   DatabaseUnavailable,
@@ -127,7 +129,7 @@ t.test('a transaction that meets others is repeated, and refused in the end', as
 })
 
 t.test('tasks after the commit run once, and not after a rollback', async (t) => {
-  const ctx = shellContext(db, 'test')
+  const ctx = createContext(db, shellPrincipal, localClient('test'))
   const ran: string[] = []
   await transaction(ctx, async (tx) => {
     tx.afterCommit(() => ran.push('committed'))
