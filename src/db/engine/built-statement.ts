@@ -6,6 +6,7 @@ import type {
   Query,
   SelectedFieldsOrdered,
 } from '../schema/drizzle.ts'
+import { resultOf } from './empty-results.ts'
 import { type Parameters, type Placeholders, placeholdersFor, type Values } from './parameters.ts'
 import { dialect, named, parameterValue, register, type StatementName } from './statement.ts'
 import type { ResultRow } from './session.ts'
@@ -63,7 +64,8 @@ export const builtStatement = <P extends Parameters, Result>(
   return async (runner, values) => {
     const bound = params.map((param) => (is(param, Placeholder) ? parameterValue(values, param.name) : param))
     const rows = await runner.run(sent, bound, 'arrays')
-    return rows.map((row) => readRow(built.fields, row)) as unknown as RowsOf<Result>
+    const read = rows.map((row) => readRow(built.fields, row))
+    return resultOf(sent, read) as unknown as RowsOf<Result>
   }
 }
 

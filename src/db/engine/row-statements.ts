@@ -1,6 +1,7 @@
 import { type AnyPgColumn, eq, type PgTable } from '../schema/drizzle.ts'
 import { builtStatement } from './built-statement.ts'
-import type { StatementName } from './statement.ts'
+import { textOfEmpty } from './empty-results.ts'
+import { nameOfStatement, type StatementName } from './statement.ts'
 
 /** Statements about the row of a table with an id. */
 
@@ -21,8 +22,9 @@ export const rowDeletion = (name: StatementName, table: Identified) =>
   builtStatement(name, { id: 'uuid' }, (db, p) => db.delete(table).where(eq(table.id, p.id)))
 
 /** The only row of a statement that must have one: a transaction has locked or written it. */
-export const expectRow = <Row>([row]: readonly Row[]): Row => {
-  if (row === undefined) throw new Error('A statement has no row')
+export const expectRow = <Row>(rows: readonly Row[]): Row => {
+  const [row] = rows
+  if (row === undefined) throw new Error(`${nameOfStatement(textOfEmpty(rows) ?? '')} has no row`)
   return row
 }
 

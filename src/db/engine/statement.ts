@@ -1,4 +1,5 @@
 import type { StatementMode } from './session.ts'
+import { resultOf } from './empty-results.ts'
 import type { Runner } from './transaction.ts'
 import {
   type ContextPlaceholders,
@@ -141,7 +142,10 @@ export const runCompiled = async <C extends Columns>(
   mode: StatementMode = 'prepared',
 ): Promise<Row<C>[]> => {
   const rows = await db.run(text, encode(names, values), mode)
-  return rows.map((row) => parseRow(columns, row))
+  return resultOf(
+    text,
+    rows.map((row) => parseRow(columns, row)),
+  )
 }
 
 /** Parameter values in the order of `names`. */
