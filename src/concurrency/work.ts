@@ -4,6 +4,8 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 export interface Work {
   /** The user or network whose share of the fair queue the work uses, or `background`. */
   readonly caller: string
+  /** Whether the caller is a user who is signed in. */
+  readonly isUser?: boolean
   /** Whether to stop: the client was told that nothing was done, or has disconnected from a read. */
   readonly isAbandoned: () => boolean
   /** Texts of the statements that were sent, without those that were certainly rolled back. */

@@ -229,6 +229,7 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
   const { socket } = (outerRequestOf(request) ?? request).raw
   const work: RequestWork = {
     caller: principal === null ? anonymousWork(request).caller : callerOf(request, principal),
+    isUser: principal !== null,
     sent: [],
     isLate: false,
     // A write continues after its client disconnects; otherwise a client could guess passwords and hang up before the attempt

@@ -114,7 +114,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       try {
         return await task()
       } finally {
-        budget.spend(work.caller, performance.now() - startedAt)
+        budget.spend(work, performance.now() - startedAt)
       }
     })
 
