@@ -217,9 +217,9 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
 
   const website = join(folder, 'website.zip')
   t.equal((await exportTo(website, 'eve', '--project', ids.project)).code, 0)
-  const ofProject = recordsOf(await entriesOf(await readFile(website))).tasks ?? []
+  const projectTasks = recordsOf(await entriesOf(await readFile(website))).tasks ?? []
   t.strictSame(
-    ofProject.map(({ id }) => id),
+    projectTasks.map(({ id }) => id),
     [ids.shared],
   )
 

@@ -29,8 +29,9 @@ const checkService = async (t: Test, DATA_DIR: string, version: string): Promise
 }
 
 /** What a start of the service adds. */
-const ofService: ReadonlySet<string> = new Set(['compiled', 'libraries', 'postgresql.lock'])
-const namesIn = async (DATA_DIR: string) => (await readdir(DATA_DIR)).filter((name) => !ofService.has(name))
+const serviceEntries: ReadonlySet<string> = new Set(['compiled', 'libraries', 'postgresql.lock'])
+const namesIn = async (DATA_DIR: string) =>
+  (await readdir(DATA_DIR)).filter((name) => !serviceEntries.has(name))
 
 /** The names in DATA_DIR after a carry-over. */
 const names = ['attachments', 'jwt-secret', 'postgres', retired, 'postgresql']

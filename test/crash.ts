@@ -106,7 +106,7 @@ t.test('rows and files are consistent after a kill at any step', async (t) => {
 
   const upload = async ({ expect }: Mortal, { key, content }: ReturnType<typeof newUpload>) => {
     const sent = { headers: { 'idempotency-key': key }, body: fileForm(content) }
-    const reply = await expect('addTaskAttachment', 201, { ...ofTask, ...sent })
+    const reply = await expect('addTaskAttachment', 201, { ...taskRequest, ...sent })
     acknowledged.set(reply.body.id, digestOf(content))
     return reply
   }
@@ -119,7 +119,7 @@ t.test('rows and files are consistent after a kill at any step', async (t) => {
 
   /** Compares the attachments with what the service has acknowledged, and checks their count. */
   const verify = async (service: Mortal, count: number): Promise<void> => {
-    const { body } = await service.expect('listTaskAttachments', 200, ofTask)
+    const { body } = await service.expect('listTaskAttachments', 200, taskRequest)
     for (const { id, sha256 } of body.items) {
       const { body } = await service.expect('downloadAttachment', 200, { token, params: { attach_id: id } })
       const digest = digestOf(body as unknown as Uint8Array)
@@ -143,7 +143,7 @@ t.test('rows and files are consistent after a kill at any step', async (t) => {
   let service = await start(deletionSteps[0] ?? [])
   const { token } = await service.register('ada')
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
-  const ofTask = { token, params: { task_id: task.id } }
+  const taskRequest = { token, params: { task_id: task.id } }
   const ids: string[] = []
   for (const size of [small, small, small, large]) ids.push((await upload(service, newUpload(size))).body.id)
   await remove(service, ids.pop() ?? '')
@@ -174,7 +174,7 @@ t.test('rows and files are consistent after a kill at any step', async (t) => {
 
   await t.test('a repeated request gets the response that was lost', async (t) => {
     const { expect } = service
-    const { body: before } = await expect('listTaskAttachments', 200, ofTask)
+    const { body: before } = await expect('listTaskAttachments', 200, taskRequest)
     const files = await Promise.all(uploads.map((one) => upload(service, one)))
     const replayed = files.filter(isReplay).map(({ body }) => body.id)
     const known = new Set(before.items.map(({ id }) => id))

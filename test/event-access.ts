@@ -78,7 +78,7 @@ const { createProject, setMember, removeMember, createTeam, setTeamMember, setPr
   projectActions(service)
 
 const project = await createProject(manager, 'The project')
-const ofProject = { project_id: project.id }
+const projectPath = { project_id: project.id }
 for (const role of ['viewer', 'commenter', 'editor'] as const)
   await setMember(manager, project, people[role], role)
 await setMember(manager, project, people.former, 'editor')
@@ -98,7 +98,7 @@ const webhooks = new Map<Subscriber, string>()
 for (const name of subscribers) {
   const owner = name === 'project' ? manager : name === 'projectOfAdmin' ? people.admin : people[name]
   const body = { url: `${receiver.url}?of=${name}`, event_types: ['*'] }
-  const fields = name === 'project' || name === 'projectOfAdmin' ? ofProject : {}
+  const fields = name === 'project' || name === 'projectOfAdmin' ? projectPath : {}
   const created = await service.expect('createWebhook', 201, {
     token: owner.token,
     body: { ...body, ...fields },
@@ -145,16 +145,19 @@ const changeTask = ({ id }: Pick<Task, 'id'>, body: object) =>
   service.expect('updateTask', 200, { token, params: { task_id: id }, body })
 
 const changeEverything = async (task: Pick<Task, 'id'>): Promise<void> => {
-  const ofTask = { task_id: task.id }
+  const taskPath = { task_id: task.id }
   const recurrence = { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' } }
   await changeTask(task, { description: 'Changed', ...recurrence, status: 'done' })
   const comment_id = await addComment(manager, task.id, 'Words to be deleted')
-  const ofComment = { token, params: { comment_id } }
-  await service.expect('updateComment', 200, { ...ofComment, body: { body: 'Other words to be deleted' } })
-  await service.expect('deleteComment', 204, ofComment)
+  const commentRequest = { token, params: { comment_id } }
+  await service.expect('updateComment', 200, {
+    ...commentRequest,
+    body: { body: 'Other words to be deleted' },
+  })
+  await service.expect('deleteComment', 204, commentRequest)
   const attach_id = await attachFile(manager, task.id)
   await service.expect('deleteAttachment', 204, { token, params: { attach_id } })
-  const tagged = { token, params: { ...ofTask, tag_id: tag.id } }
+  const tagged = { token, params: { ...taskPath, tag_id: tag.id } }
   await service.expect('addTaskTag', 204, tagged)
   await service.expect('removeTaskTag', 204, tagged)
 }
@@ -167,11 +170,11 @@ const relate = async ({ id: task_id }: Task, { id: other_task_id }: Task): Promi
 
 const tag = await createTag(manager, 'A tag')
 const assigned = await createTask(manager, {
-  ...ofProject,
+  ...projectPath,
   title: 'Assigned',
   assignee_id: people.assignee.id,
 })
-const unassigned = await createTask(manager, { ...ofProject, title: 'Unassigned' })
+const unassigned = await createTask(manager, { ...projectPath, title: 'Unassigned' })
 const hidden = await createTask(manager, { title: 'Hidden' })
 const names = new Map<string | null, string>([
   [assigned.id, 'assigned'],
@@ -208,11 +211,11 @@ for (const task of [assigned, unassigned]) {
   await settle()
   await service.expect('restoreTask', 200, request)
 }
-await service.expect('updateProject', 200, { token, params: ofProject, body: { name: 'Renamed' } })
+await service.expect('updateProject', 200, { token, params: projectPath, body: { name: 'Renamed' } })
 await setMember(manager, project, guest, 'viewer')
 await setMember(manager, project, guest, 'editor')
 await removeMember(manager, project, guest)
-const request = { token, params: ofProject }
+const request = { token, params: projectPath }
 await service.expect('archiveProject', 200, request)
 await service.expect('unarchiveProject', 200, request)
 await settle()
@@ -234,28 +237,34 @@ const namesOf = (events: readonly Event[]): readonly string[] =>
 
 const typesOf = (subject: (typeof subjects)[EventType]): readonly string[] =>
   Object.entries(subjects).flatMap(([type, about]) => (about === subject ? [type] : []))
-const ofTask = (name: string): readonly string[] => typesOf('task').map((type) => `${type} ${name}`)
-const ofRelation = (name: string): readonly string[] => typesOf('relation').map((type) => `${type} ${name}`)
+const taskEvents = (name: string): readonly string[] => typesOf('task').map((type) => `${type} ${name}`)
+const relationEvents = (name: string): readonly string[] =>
+  typesOf('relation').map((type) => `${type} ${name}`)
 
 /** Without the creation, which was before the streams and webhooks were set up. */
-const ofProjectSince = typesOf('project')
+const projectEvents = typesOf('project')
   .filter((type) => type !== 'project.created')
   .map((type) => `${type} project`)
 /** Without deletion and restoration, which the hidden task did not have. */
-const ofHidden = ofTask('hidden').filter((name) => !/^task\.(deleted|restored)/.test(name))
+const hiddenTaskEvents = taskEvents('hidden').filter((name) => !/^task\.(deleted|restored)/.test(name))
 const toMembers = [
-  ...ofTask('assigned'),
-  ...ofTask('unassigned'),
-  ...ofRelation('assigned'),
-  ...ofRelation('unassigned'),
-  ...ofProjectSince,
+  ...taskEvents('assigned'),
+  ...taskEvents('unassigned'),
+  ...relationEvents('assigned'),
+  ...relationEvents('unassigned'),
+  ...projectEvents,
 ]
-const toManager = [...toMembers, ...ofHidden, ...ofRelation('assigned'), ...ofRelation('hidden')]
+const toManager = [
+  ...toMembers,
+  ...hiddenTaskEvents,
+  ...relationEvents('assigned'),
+  ...relationEvents('hidden'),
+]
 
 /** The events that a persona can list without `all=true`. */
 const listedFor = (persona: Persona): readonly string[] => {
   if (persona === 'manager') return toManager
-  if (persona === 'assignee') return ofTask('assigned')
+  if (persona === 'assignee') return taskEvents('assigned')
   return isMember(persona) ? toMembers : []
 }
 /** The same, with `all=true` for the administrator. */
@@ -301,12 +310,12 @@ t.test('everybody gets exactly the events that they may see', async (t) => {
       const histories: Event[] = []
       for (const task of [assigned, unassigned, hidden]) {
         const name = names.get(task.id) ?? ''
-        const ofThis = expected.filter((event) => event.endsWith(` ${name}`))
+        const expectedEvents = expected.filter((event) => event.endsWith(` ${name}`))
         const isOfProject = task !== hidden && (isMember(persona) || persona === 'admin')
         const history = await historyOf(persona, task)
         histories.push(...(history ?? []))
-        const wanted = [...ofThis, ...(isOfProject ? ofProjectSince : [])].toSorted()
-        if (ofThis.length === 0) t.equal(history, null, `history of the task ${name}`)
+        const wanted = [...expectedEvents, ...(isOfProject ? projectEvents : [])].toSorted()
+        if (expectedEvents.length === 0) t.equal(history, null, `history of the task ${name}`)
         else t.strictSame(namesOf(history ?? []), wanted, `history of the task ${name}`)
       }
 
@@ -319,11 +328,11 @@ t.test('everybody gets exactly the events that they may see', async (t) => {
 
   t.test('the webhooks of the project', async (t) => {
     // Nothing is sent while their project is in the trash.
-    const ofTheProject = sentOf([...toMembers, ...ofRelation('assigned')]).filter(
+    const wholeProjectEvents = sentOf([...toMembers, ...relationEvents('assigned')]).filter(
       (name) => name !== 'project.deleted project',
     )
     for (const name of ['project', 'projectOfAdmin'] as const)
-      t.strictSame(namesOf(receivedBy(name)), ofTheProject, name)
+      t.strictSame(namesOf(receivedBy(name)), wholeProjectEvents, name)
   })
 
   t.test('deleted comments have no text', async (t) => {
@@ -382,7 +391,7 @@ t.test('only the deletion of a task in the trash is visible', async (t) => {
 
 t.test('the project webhook of a former manager receives nothing', async (t) => {
   await setMember(manager, project, people.editor, 'manager')
-  const params = { ...ofProject, user_id: manager.id }
+  const params = { ...projectPath, user_id: manager.id }
   await service.expect('setProjectMember', 200, {
     token: people.editor.token,
     params,

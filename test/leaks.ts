@@ -108,11 +108,11 @@ const run = async () => {
   plant('an unused reset token of a mail', /twx_[\w-]{43}/.exec(mail.received[1]?.text ?? '')?.[0] ?? '')
 
   const grace = await register('grace')
-  const ofGrace = { token: grace.token, headers }
+  const graceRequest = { token: grace.token, headers }
   const proof = plant('a password for reauthentication', grace.password)
-  await expect('reauthenticate', 204, { ...ofGrace, body: { password: proof } })
+  await expect('reauthenticate', 204, { ...graceRequest, body: { password: proof } })
   const change = { email: 'grace.hopper@example.com', current_password: proof }
-  await expect('updateUser', 200, { ...ofGrace, params: { user_id: grace.id }, body: change })
+  await expect('updateUser', 200, { ...graceRequest, params: { user_id: grace.id }, body: change })
   await eventually('the mail about the changed address has arrived', async () => mail.received.length === 3)
   const undo = plant('the token of an undo', /twu_[\w-]{43}/.exec(mail.received[2]?.text ?? '')?.[0] ?? '')
   const created = { body: { name: 'once', scopes }, headers: { ...headers, 'idempotency-key': 'once' } }

@@ -188,9 +188,9 @@ t.test('moves, deleted sections, unarchiving and the trash have events', async (
     ),
     updated,
   )
-  const ofSection = { ...params, section_id: section.body.id }
+  const sectionPath = { ...params, section_id: section.body.id }
   t.strictSame(
-    await recordedBy(() => service.expect('deleteSection', 204, { token, params: ofSection })),
+    await recordedBy(() => service.expect('deleteSection', 204, { token, params: sectionPath })),
     updated,
   )
   await service.expect('archiveProject', 200, { token, params })
@@ -222,8 +222,8 @@ t.test('changes of the effective role have events, direct and through teams', as
   const project = await createProject(owner)
   const team = await createTeam(owner, 'A team')
   await setTeamMember(owner, team, member, 'member')
-  const ofTeam = { team_id: team.id }
-  const ofBoth = { ...ofTeam, project_id: project.id }
+  const teamPath = { team_id: team.id }
+  const projectTeamPath = { ...teamPath, project_id: project.id }
   const by = (actor: Account, type: EventType, who: Account) => [type, actor.id, who.id]
   const recorded = async (act: () => Promise<unknown>, events: readonly unknown[]) => {
     t.strictSame(await recordedBy(act), events)
@@ -236,14 +236,14 @@ t.test('changes of the effective role have events, direct and through teams', as
     () =>
       service.expect('removeTeamMember', 204, {
         token: invited.token,
-        params: { ...ofTeam, user_id: invited.id },
+        params: { ...teamPath, user_id: invited.id },
       }),
     [by(invited, 'member.removed', invited)],
   )
-  await recorded(() => service.expect('removeProjectTeam', 204, { token, params: ofBoth }), [])
+  await recorded(() => service.expect('removeProjectTeam', 204, { token, params: projectTeamPath }), [])
   await setProjectTeam(owner, project, team, 'manager')
   await recorded(
-    () => service.expect('deleteTeam', 204, { token, params: ofTeam }),
+    () => service.expect('deleteTeam', 204, { token, params: teamPath }),
     [by(owner, 'member.changed', member)],
   )
   const params = { project_id: project.id }

@@ -141,12 +141,12 @@ const outsider = await service.register('outsider')
 const targetOf = (world: World, persona: Persona): Account =>
   persona === 'anonymous' ? world.owner : world[persona]
 
-const ofOwner = ({ owner }: World) => ({ params: { user_id: owner.id } })
-const ofTask = async ({ newTask }: World) => ({ params: { task_id: (await newTask()).id } })
-const ofTrashedTask = async ({ newTrashedTask }: World) => ({
+const ownerRequest = ({ owner }: World) => ({ params: { user_id: owner.id } })
+const taskRequest = async ({ newTask }: World) => ({ params: { task_id: (await newTask()).id } })
+const trashedTaskRequest = async ({ newTrashedTask }: World) => ({
   params: { task_id: (await newTrashedTask()).id },
 })
-const ofLooseTag = async ({ newTag, owner }: World) => ({ params: { tag_id: (await newTag(owner)).id } })
+const looseTagRequest = async ({ newTag, owner }: World) => ({ params: { tag_id: (await newTag(owner)).id } })
 const newAddress = ({ newName }: World) => ({ email: `${newName()}@example.com` })
 
 const taskOwner: Rule = { see: ['owner', 'admin'], may: ['owner', 'admin'] }
@@ -160,13 +160,13 @@ const replacementOf = (world: World) => ({
 })
 
 /** A comment by the assignee. */
-const ofCommentOfAssignee = async (world: World) => {
-  const request = { ...(await ofTask(world)), token: world.assignee.token, body: { body: 'A comment' } }
+const commentOfAssigneeRequest = async (world: World) => {
+  const request = { ...(await taskRequest(world)), token: world.assignee.token, body: { body: 'A comment' } }
   return { params: { comment_id: (await service.expect('createComment', 201, request)).body.id } }
 }
 
 /** A comment by somebody who can no longer see the task. */
-const ofCommentOfFormer = async ({ newComment, former }: World) => ({
+const commentOfFormerRequest = async ({ newComment, former }: World) => ({
   params: { comment_id: (await newComment(former)).id },
 })
 
@@ -220,7 +220,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       what: 'another email address',
       inSessionOnly: true,
       request: (world) => ({
-        ...ofOwner(world),
+        ...ownerRequest(world),
         body: { ...replacementOf(world), ...newAddress(world) },
       }),
     },
@@ -228,32 +228,32 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       what: 'another role',
       rule: adminOnly,
       inSessionOnly: true,
-      request: (world) => ({ ...ofOwner(world), body: { ...replacementOf(world), role: 'admin' } }),
+      request: (world) => ({ ...ownerRequest(world), body: { ...replacementOf(world), role: 'admin' } }),
     },
   ],
   updateUser: [
     {
       what: 'another username',
-      request: (world) => ({ ...ofOwner(world), body: { username: world.newName() } }),
+      request: (world) => ({ ...ownerRequest(world), body: { username: world.newName() } }),
     },
     {
       what: 'the same role',
-      request: (world) => ({ ...ofOwner(world), body: { display_name: 'Changed', role: 'member' } }),
+      request: (world) => ({ ...ownerRequest(world), body: { display_name: 'Changed', role: 'member' } }),
     },
     {
       what: 'the same email address',
-      request: (world) => ({ ...ofOwner(world), body: { email: world.owner.email } }),
+      request: (world) => ({ ...ownerRequest(world), body: { email: world.owner.email } }),
     },
     {
       what: 'another email address',
       inSessionOnly: true,
-      request: (world) => ({ ...ofOwner(world), body: newAddress(world) }),
+      request: (world) => ({ ...ownerRequest(world), body: newAddress(world) }),
     },
     {
       what: 'another role',
       rule: adminOnly,
       inSessionOnly: true,
-      request: (world) => ({ ...ofOwner(world), body: { role: 'admin' } }),
+      request: (world) => ({ ...ownerRequest(world), body: { role: 'admin' } }),
     },
   ],
   deleteUser: [{ inSessionOnly: ['owner'] }],
@@ -274,7 +274,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       what: 'changes a task',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       request: async (world) => ({
-        body: { atomic: true, update: [{ ...(await ofTask(world)).params, patch: { status: 'done' } }] },
+        body: { atomic: true, update: [{ ...(await taskRequest(world)).params, patch: { status: 'done' } }] },
       }),
     },
     {
@@ -283,19 +283,21 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: async (world) => ({
         body: {
           atomic: true,
-          update: [{ ...(await ofTask(world)).params, patch: { owner_id: world.assignee.id } }],
+          update: [{ ...(await taskRequest(world)).params, patch: { owner_id: world.assignee.id } }],
         },
       }),
     },
     {
       what: 'deletes a task',
       rule: { see: whoSeeTheTask, may: ['owner', 'admin'] },
-      request: async (world) => ({ body: { atomic: true, delete: [(await ofTask(world)).params] } }),
+      request: async (world) => ({ body: { atomic: true, delete: [(await taskRequest(world)).params] } }),
     },
     {
       what: 'deletes a task in the trash',
       rule: hidden,
-      request: async (world) => ({ body: { atomic: true, delete: [(await ofTrashedTask(world)).params] } }),
+      request: async (world) => ({
+        body: { atomic: true, delete: [(await trashedTaskRequest(world)).params] },
+      }),
     },
     {
       what: 'adds a tag that is on no task',
@@ -303,7 +305,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: async (world) => ({
         body: {
           atomic: true,
-          tag: [{ ...(await ofTask(world)).params, ...(await ofLooseTag(world)).params }],
+          tag: [{ ...(await taskRequest(world)).params, ...(await looseTagRequest(world)).params }],
         },
       }),
     },
@@ -325,7 +327,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
     {
       what: 'the same owner',
       request: async (world) => ({
-        ...(await ofTask(world)),
+        ...(await taskRequest(world)),
         body: { title: 'Same', owner_id: world.owner.id },
       }),
     },
@@ -333,7 +335,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       what: 'another owner',
       rule: transfer,
       request: async (world) => ({
-        ...(await ofTask(world)),
+        ...(await taskRequest(world)),
         body: { title: 'Transferred', owner_id: world.assignee.id },
       }),
     },
@@ -341,16 +343,16 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   updateTask: [
     {
       what: 'no assignee',
-      request: async (world) => ({ ...(await ofTask(world)), body: { assignee_id: null } }),
+      request: async (world) => ({ ...(await taskRequest(world)), body: { assignee_id: null } }),
     },
     {
       what: 'the same owner',
-      request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.owner.id } }),
+      request: async (world) => ({ ...(await taskRequest(world)), body: { owner_id: world.owner.id } }),
     },
     {
       what: 'another owner',
       rule: transfer,
-      request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.assignee.id } }),
+      request: async (world) => ({ ...(await taskRequest(world)), body: { owner_id: world.assignee.id } }),
     },
   ],
   getUploadOffset: [{ what: 'of a file to import', request: ({ newImportUpload }) => newImportUpload() }],
@@ -365,14 +367,14 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
   abortUpload: [{ what: 'of a file to import', request: ({ newImportUpload }) => newImportUpload() }],
 
-  getTrashedTask: [{ what: 'not in the trash', rule: hidden, request: ofTask }],
+  getTrashedTask: [{ what: 'not in the trash', rule: hidden, request: taskRequest }],
 
   deleteAttachment: [
     {
       what: 'attached by the assignee',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       async request(world) {
-        const upload = { ...(await ofTask(world)), token: world.assignee.token, body: fileForm('own') }
+        const upload = { ...(await taskRequest(world)), token: world.assignee.token, body: fileForm('own') }
         const { body } = await service.expect('addTaskAttachment', 201, upload)
         return { params: { attach_id: body.id } }
       },
@@ -383,38 +385,38 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
     {
       what: 'by the assignee',
       rule: { see: whoSeeTheTask, may: ['assignee'] },
-      request: async (world) => ({ ...(await ofCommentOfAssignee(world)), body: { body: 'An edit' } }),
+      request: async (world) => ({ ...(await commentOfAssigneeRequest(world)), body: { body: 'An edit' } }),
     },
     {
       what: 'by a former assignee',
       rule: { see: whoSeeTheTask, may: [] },
-      request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
+      request: async (world) => ({ ...(await commentOfFormerRequest(world)), body: { body: 'An edit' } }),
     },
   ],
   deleteComment: [
     {
       what: 'by the assignee',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
-      request: ofCommentOfAssignee,
+      request: commentOfAssigneeRequest,
     },
-    { what: 'by a former assignee', request: ofCommentOfFormer },
+    { what: 'by a former assignee', request: commentOfFormerRequest },
   ],
 
-  getTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: ofLooseTag }],
-  deleteTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: ofLooseTag }],
+  getTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: looseTagRequest }],
+  deleteTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: looseTagRequest }],
   addTaskTag: [
     {
       what: 'own tag',
       async request(world, persona) {
         const { id: tag_id } = await world.newTag(targetOf(world, persona))
-        return { params: { ...(await ofTask(world)).params, tag_id } }
+        return { params: { ...(await taskRequest(world)).params, tag_id } }
       },
     },
     {
       what: 'a tag that is on no task',
       rule: taskOwner,
       request: async (world) => ({
-        params: { ...(await ofTask(world)).params, ...(await ofLooseTag(world)).params },
+        params: { ...(await taskRequest(world)).params, ...(await looseTagRequest(world)).params },
       }),
     },
   ],
@@ -512,7 +514,7 @@ t.test('403 or 422 for ids in a body', async (t) => {
   const world = await newWorld()
   const { owner, assignee, other } = world
   const { task, tag } = await world.newLinkedTag()
-  const ofTask = { params: { task_id: task.id } }
+  const taskRequest = { params: { task_id: task.id } }
   const strangers = { token: other.token, body: { name: 'of a stranger' } }
   const { body: foreignTag } = await service.expect('createTag', 201, strangers)
 
@@ -533,15 +535,15 @@ t.test('403 or 422 for ids in a body', async (t) => {
 
   for (const [id, rest] of [
     ['createTask', {}],
-    ['replaceTask', ofTask],
-    ['updateTask', ofTask],
+    ['replaceTask', taskRequest],
+    ['updateTask', taskRequest],
   ] as const) {
     const body = { title: 'Refused', assignee_id: newId() }
     await refuse(`${id} for an assignee who does not exist`, id, 422, { ...rest, body }, '/assignee_id')
   }
   for (const id of ['replaceTask', 'updateTask'] as const) {
     const body = { title: 'Refused', owner_id: newId() }
-    const nobody = { ...ofTask, body }
+    const nobody = { ...taskRequest, body }
     await refuse(`${id} to an owner who does not exist`, id, 422, nobody, '/owner_id')
     await refuse(`${id} by the assignee`, id, 403, { ...nobody, token: assignee.token })
   }

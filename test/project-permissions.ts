@@ -82,13 +82,13 @@ const aboutOther = (may: readonly Persona[]): readonly Scenario<Persona, Project
 ]
 
 /** Comments by others than the authors of `newComment`. */
-const ofCommentBy = (persona: 'commenter' | 'editor') => async (world: ProjectWorld) => {
+const commentByRequest = (persona: 'commenter' | 'editor') => async (world: ProjectWorld) => {
   const params = { task_id: (await world.newTask()).id }
   const request = { token: world[persona].token, params, body: { body: 'A comment' } }
   return { params: { comment_id: (await service.expect('createComment', 201, request)).body.id } }
 }
 
-const ofCommentOfFormer = async ({ newComment, former }: ProjectWorld) => ({
+const commentOfFormerRequest = async ({ newComment, former }: ProjectWorld) => ({
   params: { comment_id: (await newComment(former)).id },
 })
 
@@ -100,31 +100,34 @@ const scenarios: Partial<Record<OperationId, readonly Scenario<Persona, ProjectW
     {
       what: 'by a commenter',
       rule: { see: whoSeeTasks, may: ['commenter'] },
-      request: async (world) => ({ ...(await ofCommentBy('commenter')(world)), body: { body: 'An edit' } }),
+      request: async (world) => ({
+        ...(await commentByRequest('commenter')(world)),
+        body: { body: 'An edit' },
+      }),
     },
     {
       what: 'by an editor',
       rule: { see: whoSeeTasks, may: ['editor'] },
-      request: async (world) => ({ ...(await ofCommentBy('editor')(world)), body: { body: 'An edit' } }),
+      request: async (world) => ({ ...(await commentByRequest('editor')(world)), body: { body: 'An edit' } }),
     },
     {
       what: 'by a former member',
       rule: { see: whoSeeTasks, may: [] },
-      request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
+      request: async (world) => ({ ...(await commentOfFormerRequest(world)), body: { body: 'An edit' } }),
     },
   ],
   deleteComment: [
     {
       what: 'by a commenter',
       rule: { see: whoSeeTasks, may: [...managers, 'commenter'] },
-      request: ofCommentBy('commenter'),
+      request: commentByRequest('commenter'),
     },
     {
       what: 'by an editor',
       rule: { see: whoSeeTasks, may: [...managers, 'editor'] },
-      request: ofCommentBy('editor'),
+      request: commentByRequest('editor'),
     },
-    { what: 'by a former member', request: ofCommentOfFormer },
+    { what: 'by a former member', request: commentOfFormerRequest },
   ],
 }
 
@@ -224,9 +227,9 @@ t.test('an assignee sees neither the parent nor the subtask of the assigned task
   const relation = { task_id: assigned.id, kind: 'relates_to', other_task_id: subtask.id }
   await service.expect('addTaskRelation', 204, { token, params: relation })
 
-  const ofEach = ['task.created', 'comment.created', 'task.updated']
+  const eventTypes = ['task.created', 'comment.created', 'task.updated']
   const related = [assigned, subtask].map(({ id }) => `task.related ${id}`)
-  const eventsOf = ({ id }: Pick<Task, 'id'>): readonly string[] => ofEach.map((type) => `${type} ${id}`)
+  const eventsOf = ({ id }: Pick<Task, 'id'>): readonly string[] => eventTypes.map((type) => `${type} ${id}`)
   const seenBy = (persona: Persona): readonly string[] => {
     if (seesNothing(persona)) return []
     return seesOnlyAssigned(persona) ? eventsOf(assigned) : [...tasks.flatMap(eventsOf), ...related]
@@ -264,9 +267,9 @@ t.test('an assignee sees neither the parent nor the subtask of the assigned task
         const isSeen = expected.some((name) => name.endsWith(task_id))
         const history = await service.call('listTaskEvents', { ...own, params })
         t.equal(history.status, isSeen ? 200 : 404, 'history')
-        const ofTask = expected.filter((name) => name.endsWith(task_id)).toSorted()
+        const taskEvents = expected.filter((name) => name.endsWith(task_id)).toSorted()
         if (isSeen)
-          t.strictSame(namesOf((history.body as { items: Event[] }).items).toSorted(), ofTask, 'history')
+          t.strictSame(namesOf((history.body as { items: Event[] }).items).toSorted(), taskEvents, 'history')
         const query = { parent_id: [task_id], ...all }
         listed.push(
           ...(await service.expect('listTasks', 200, { ...own, query })).body.items.map(({ id }) => id),

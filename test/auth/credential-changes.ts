@@ -178,7 +178,7 @@ t.test('instances on one server', { skip }, async (t) => {
     const own = openDatabase(options)
     t.teardown(() => own.close())
     const { promise: listens, resolve } = Promise.withResolvers<void>()
-    const ofNotified = warningsOf({
+    const notifiedWarnings = warningsOf({
       ...own,
       listen: (channel, { onNotification, onListening }) =>
         own.listen(channel, {
@@ -190,10 +190,10 @@ t.test('instances on one server', { skip }, async (t) => {
         }),
     })
     await listens
-    const ofSilent = warningsOf({ ...own, listen: (_channel, { onListening }) => onListening() })
-    await eventually('a warning is logged', async () => ofSilent.length > 0)
-    t.match(ofSilent, [/delivers no notifications/])
-    t.strictSame(ofNotified, [], 'no warning with notifications')
+    const silentWarnings = warningsOf({ ...own, listen: (_channel, { onListening }) => onListening() })
+    await eventually('a warning is logged', async () => silentWarnings.length > 0)
+    t.match(silentWarnings, [/delivers no notifications/])
+    t.strictSame(notifiedWarnings, [], 'no warning with notifications')
   })
 
   await t.test('an instance without notifications trusts its cache for 5 seconds', async (t) => {

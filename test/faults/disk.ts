@@ -267,7 +267,7 @@ t.test('uploads leave a reserve for the database', { skip }, async (t) => {
   const { call, expect, register } = createClient(service.url)
   const { token } = await register('ada')
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
-  const ofTask = { token, params: { task_id: task.id } }
+  const taskRequest = { token, params: { task_id: task.id } }
   const freeBytes = async (): Promise<number> => {
     const { bavail, bsize } = await statfs(disk.folder)
     return bavail * bsize
@@ -277,7 +277,7 @@ t.test('uploads leave a reserve for the database', { skip }, async (t) => {
 
   // More than can arrive between two checks of the free space.
   const large = fileForm(Buffer.alloc(before - reserve + 16 * mebibyte))
-  await expect('addTaskAttachment', 507, { ...ofTask, body: large })
+  await expect('addTaskAttachment', 507, { ...taskRequest, body: large })
   // Without a Content-Length, the size is unknown in advance.
   const encoded = new Response(large)
   const chunked = await fetch(`${service.url}/tasks/${task.id}/attachments`, {
@@ -292,7 +292,7 @@ t.test('uploads leave a reserve for the database', { skip }, async (t) => {
   t.equal(chunked.status, 507)
   for (;;) {
     const { status } = await call('addTaskAttachment', {
-      ...ofTask,
+      ...taskRequest,
       body: fileForm(Buffer.alloc(4 * mebibyte)),
     })
     if (status === 507) break

@@ -286,8 +286,8 @@ t.test('getComment', async (t) => {
   t.test('404: strangers, and while the task is in the trash', async (t) => {
     await service.expect('getComment', 404, { token: stranger.token, params })
     await service.expect('getComment', 404, { token, params: pathOf({ id: unknownId }) })
-    const ofTask = { token: editor.token, params: { task_id: task.id } }
-    await service.expect('deleteTask', 204, ofTask)
+    const taskRequest = { token: editor.token, params: { task_id: task.id } }
+    await service.expect('deleteTask', 204, taskRequest)
     for (const account of [viewer, commenter, editor, admin])
       await service.expect('getComment', 404, { token: account.token, params })
     t.strictSame(
@@ -295,7 +295,7 @@ t.test('getComment', async (t) => {
       [404, 404],
     )
     t.strictSame(await statusesOf('deleteComment', { params }, [commenter, admin]), [404, 404])
-    t.equal((await service.expect('restoreTask', 200, ofTask)).body.comment_count, 1)
+    t.equal((await service.expect('restoreTask', 200, taskRequest)).body.comment_count, 1)
     t.strictSame(await read(comment), comment)
   })
 })

@@ -111,17 +111,17 @@ t.test('listTaskEvents', async (t) => {
     await service.expect('updateProject', 200, { token, params: { project_id }, body: { name: 'Renamed' } })
     const typesFor = async (account: Account) =>
       (await historyOf(account, task_id)).map(({ type, after }) => [type, after.role ?? after.name])
-    const ofTask = [
+    const taskTypes = [
       ['task.created', undefined],
       ['task.updated', undefined],
     ]
-    const ofProject = [
+    const projectPath = [
       ['member.changed', 'editor'],
       ['project.updated', 'Renamed'],
     ]
     t.equal(moved.body.project_id, project_id)
-    t.strictSame(await typesFor(member), [...ofTask, ...ofProject])
-    t.strictSame(await typesFor(assignee), ofTask, 'only for users who can see the project')
+    t.strictSame(await typesFor(member), [...taskTypes, ...projectPath])
+    t.strictSame(await typesFor(assignee), taskTypes, 'only for users who can see the project')
   })
 })
 
@@ -218,9 +218,9 @@ t.test('listEvents', async (t) => {
     await setMember(owner, ended, assignee, 'editor')
     await createTask(owner, params)
     await removeMember(owner, ended, assignee)
-    const ofProject = { project_id: [ended.id] }
-    t.strictSame(await seenBy(assignee, ofProject), [])
-    t.equal((await seenBy(member, ofProject)).length, 6)
+    const endedProjectFilter = { project_id: [ended.id] }
+    t.strictSame(await seenBy(assignee, endedProjectFilter), [])
+    t.equal((await seenBy(member, endedProjectFilter)).length, 6)
     await service.expect('deleteProject', 204, { token: owner.token, params })
     t.strictSame(await seenBy(owner, { type: ['project.deleted'] }), [['project.deleted', null]])
     t.strictSame(await seenBy(member, { type: ['project.deleted'] }), [['project.deleted', null]])

@@ -566,9 +566,9 @@ t.test('downloadLinkedExport', async (t) => {
       const { email, password } = ada
       const { body: session } = await service.expect('login', 200, { body: { email, password } })
       const token = 'access_token' in session ? session.access_token : ''
-      const ofSession = await linkTo(finished, { ...ada, token })
+      const sessionLink = await linkTo(finished, { ...ada, token })
       await service.expect('logout', 204, { token })
-      await service.expect('downloadLinkedExport', 404, ofSession)
+      await service.expect('downloadLinkedExport', 404, sessionLink)
     },
   )
 
@@ -583,10 +583,10 @@ t.test('downloadLinkedExport', async (t) => {
 
     const project = await createProject(ada)
     await setMember(ada, project, bob, 'manager')
-    const ofProject = await linkTo(await finishedExport(service, bob, { project_id: project.id }), bob)
-    await service.expect('downloadLinkedExport', 200, ofProject)
+    const projectLink = await linkTo(await finishedExport(service, bob, { project_id: project.id }), bob)
+    await service.expect('downloadLinkedExport', 200, projectLink)
     await removeMember(ada, project, bob)
-    t.match((await service.expect('downloadLinkedExport', 409, ofProject)).body, {
+    t.match((await service.expect('downloadLinkedExport', 409, projectLink)).body, {
       code: 'export_without_file',
       detail: 'You may not have this archive any more.',
     })
@@ -730,8 +730,8 @@ t.test('a notification of the end', async (t) => {
       [interrupted.id, failed.id, finished.id],
     )
 
-    const ofIra = await finishedExport(service, admin, { user_id: ira.id })
-    t.match(await inboxOf(admin), [{ export_id: ofIra.id }])
+    const irasExport = await finishedExport(service, admin, { user_id: ira.id })
+    t.match(await inboxOf(admin), [{ export_id: irasExport.id }])
     t.equal((await inboxOf(ira)).length, 3)
 
     const params = { notification_id: notification?.id ?? '' }

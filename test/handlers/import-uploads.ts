@@ -269,10 +269,10 @@ t.test('a file in chunks', async (t) => {
   t.test('403 for an API token without the scope of the kind', async (t) => {
     const owner = await newOwner()
     const { id: task_id } = await createTask(owner)
-    const ofTask = { token: owner.token, params: { task_id }, headers: tusHeaders(5) }
+    const taskRequest = { token: owner.token, params: { task_id }, headers: tusHeaders(5) }
     for (const granted of ['attachments:write', 'imports:write'] as const) {
       const { token } = await createApiToken(owner, { scopes: [granted] })
-      const { headers } = await service.expect('createUpload', 201, ofTask)
+      const { headers } = await service.expect('createUpload', 201, taskRequest)
       for (const [needed, upload_id] of [
         ['attachments:write', uploadIdIn(headers)],
         ['imports:write', await createUpload(owner, 5)],

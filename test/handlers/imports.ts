@@ -460,9 +460,9 @@ t.test('updateImport', async (t) => {
       const csv = { delimiter: ',' }
       await service.expect('updateImport', 400, { ...request, body: { csv: { ...calendar.csv, ...csv } } })
       await service.expect('updateImport', 400, { ...request, body: { format: 'csv', csv } })
-      const ofTable = requestOf(await upload())
+      const tableRequest = requestOf(await upload())
       for (const columns of [['skip'], ['title', 'title']])
-        await service.expect('updateImport', 400, { ...ofTable, body: { csv: { columns } } })
+        await service.expect('updateImport', 400, { ...tableRequest, body: { csv: { columns } } })
       const users = [ada, bob].map(({ id: user_id }) => ({ source_id: 'one', user_id }))
       await service.expect('updateImport', 400, { ...request, body: { users } })
     },
@@ -474,11 +474,11 @@ t.test('updateImport', async (t) => {
       ...requestOf(ready),
       body: { project_id },
     })
-    const ofBob = await createProject(bob)
-    await service.expect('updateImport', 422, into(ofBob))
+    const bobsProject = await createProject(bob)
+    await service.expect('updateImport', 422, into(bobsProject))
     await service.expect('updateImport', 422, into({ id: unknownId }))
-    await setMember(bob, ofBob, ada, 'viewer')
-    await service.expect('updateImport', 403, into(ofBob))
+    await setMember(bob, bobsProject, ada, 'viewer')
+    await service.expect('updateImport', 403, into(bobsProject))
     const archived = await createProject(ada)
     await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: archived.id } })
     const { body } = await service.expect('updateImport', 409, into(archived))
@@ -611,11 +611,11 @@ t.test('runImport', async (t) => {
       await openStream(t, service, { token: bob.token }),
     ]
     const ran = await ranImport(service, ada, otherTable())
-    const [own, ofBob] = streams
+    const [own, bobsStream] = streams
     const event = await own?.next()
     t.match(event?.data, { type: 'import.finished', resource_id: ran.id, after: { status: 'finished' } })
     await createTask(bob)
-    t.match((await ofBob?.next())?.data, { type: 'task.created' })
+    t.match((await bobsStream?.next())?.data, { type: 'task.created' })
     t.strictSame(own?.rest(), [])
     const query = { type: ['task.imported', 'import.finished'] }
     const { body } = await service.expect('listEvents', 200, { token: ada.token, query })
@@ -731,11 +731,11 @@ t.test('deleteImport', async (t) => {
 
   t.test('204: with its user, and after its time', async (t) => {
     const zoe = await service.register('zoe')
-    const ofZoe = await uploadedImport(service, zoe)
-    const key = await keyOf(ofZoe)
+    const zoesImport = await uploadedImport(service, zoe)
+    const key = await keyOf(zoesImport)
     await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
     await eventually('the file is gone', () => isGone(storage, key))
-    t.equal((await db.run('select from imports where id = $1', [ofZoe.id])).length, 0)
+    t.equal((await db.run('select from imports where id = $1', [zoesImport.id])).length, 0)
 
     const old = await upload()
     await db.run(`update imports set created_at = now() - interval '31 days' where id = $1`, [old.id])

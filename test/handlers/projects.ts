@@ -274,15 +274,15 @@ t.test('archiveProject and unarchiveProject', async (t) => {
 /** A project with tasks in every state that deletion and restoration must keep. */
 const createFull = async () => {
   const project = await createShared()
-  const ofProject = { project_id: project.id }
+  const projectPath = { project_id: project.id }
   const tag = await createTag(manager, `tag of ${project.id}`)
   const tasks = [
-    await createTask(manager, { ...ofProject, tag_ids: [tag.id] }),
-    await createTask(editor, { ...ofProject, status: 'done' }),
-    await createTask(manager, { ...ofProject, assignee_id: stranger.id }),
+    await createTask(manager, { ...projectPath, tag_ids: [tag.id] }),
+    await createTask(editor, { ...projectPath, status: 'done' }),
+    await createTask(manager, { ...projectPath, assignee_id: stranger.id }),
   ]
   const attachment = await attachFile(manager, tasks[0]?.id ?? '')
-  const deleted = await createTask(manager, ofProject)
+  const deleted = await createTask(manager, projectPath)
   await service.expect('deleteTask', 204, { token: manager.token, params: { task_id: deleted.id } })
   return { project, tasks, deleted, attachment, tag }
 }

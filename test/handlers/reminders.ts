@@ -208,16 +208,16 @@ t.test('listReminders', async (t) => {
     const undated = await remind(one.id, { relative_to: 'due' }, bob)
     const next = await remind(two.id, { relative_to: 'due' }, bob)
     const idsOf = async (query: object) => (await list(query, bob)).map(({ id }) => id)
-    const ofBoth = { task_id: [one.id, two.id, third.id] }
-    t.strictSame(await idsOf(ofBoth), [past.id, next.id, later.id, undated.id])
-    t.strictSame(await idsOf({ ...ofBoth, pending: true }), [next.id, later.id])
-    t.strictSame(await idsOf({ ...ofBoth, pending: false }), [past.id, undated.id])
+    const eitherTask = { task_id: [one.id, two.id, third.id] }
+    t.strictSame(await idsOf(eitherTask), [past.id, next.id, later.id, undated.id])
+    t.strictSame(await idsOf({ ...eitherTask, pending: true }), [next.id, later.id])
+    t.strictSame(await idsOf({ ...eitherTask, pending: false }), [past.id, undated.id])
     t.strictSame(await idsOf({ task_id: [two.id] }), [next.id])
-    t.strictSame(await idsOf({ ...ofBoth, remind_after: dueOn, remind_before: '2090-02-01' }), [next.id])
+    t.strictSame(await idsOf({ ...eitherTask, remind_after: dueOn, remind_before: '2090-02-01' }), [next.id])
 
     const pages = []
     for (let cursor: string | null | undefined; cursor !== null;) {
-      const query = { ...ofBoth, limit: 1, ...(cursor !== undefined && { cursor }) }
+      const query = { ...eitherTask, limit: 1, ...(cursor !== undefined && { cursor }) }
       const { body } = await service.expect('listReminders', 200, { token: bob.token, query })
       pages.push(...body.items.map(({ id }) => id))
       cursor = body.next_cursor
@@ -368,9 +368,9 @@ t.test('deleteReminder', async (t) => {
     const shared = await createTask(ada, { assignee_id: zoe.id })
     await remind(shared.id, undefined, zoe)
     await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
-    const ofMine = { token: ada.token, params: { task_id: mine.id } }
-    await service.expect('deleteTask', 204, ofMine)
-    await service.expect('deleteTrashedTask', 204, ofMine)
+    const ownTaskRequest = { token: ada.token, params: { task_id: mine.id } }
+    await service.expect('deleteTask', 204, ownTaskRequest)
+    await service.expect('deleteTrashedTask', 204, ownTaskRequest)
     const [row] = await db.run('select count(*)::int as n from reminders where task_id in ($1, $2)', [
       mine.id,
       shared.id,
@@ -424,19 +424,20 @@ t.test('firing', async (t) => {
     const open = await createTask(kim, inProject)
     const reminders = []
     for (const { id } of [closed, trashed, open]) reminders.push(await remind(id, undefined, kim))
-    const [ofClosed, ofTrashed, ofOpen] = reminders
-    if (ofClosed === undefined || ofTrashed === undefined || ofOpen === undefined) throw new Error()
+    const [closedReminder, trashedReminder, openReminder] = reminders
+    if (closedReminder === undefined || trashedReminder === undefined || openReminder === undefined)
+      throw new Error()
     await changeTask(kim, closed.id, { status: 'done' })
-    await fire(ofClosed)
+    await fire(closedReminder)
     await changeTask(kim, closed.id, { status: 'todo' })
-    t.match(await read(ofClosed, kim), { is_pending: false, fired_at: null, late_seconds: null })
+    t.match(await read(closedReminder, kim), { is_pending: false, fired_at: null, late_seconds: null })
     await service.expect('deleteTask', 204, { token: kim.token, params: { task_id: trashed.id } })
-    await fire(ofTrashed)
+    await fire(trashedReminder)
     await removeMember(ada, project, kim)
-    await fire(ofOpen)
+    await fire(openReminder)
     await setMember(ada, project, kim, 'editor')
     const disabled = { token: admin.token, params: { user_id: kim.id } }
-    const last = await change(ofOpen, { snoozed_until: dueMorning }, kim)
+    const last = await change(openReminder, { snoozed_until: dueMorning }, kim)
     await service.expect('updateUser', 200, { ...disabled, body: { is_disabled: true } })
     await fire(last)
     const made = await db.run('select from notifications where user_id = $1', [kim.id])
@@ -563,8 +564,8 @@ t.test('what moves a reminder', async (t) => {
         { relative_to: 'due', offset_minutes: -60, remind_at: '2090-01-13T08:00:00.000Z', is_pending: true },
       ])
       t.match(await list({ task_id: [next] }, bob), [{ remind_at: '2090-01-13T09:00:00.000Z' }])
-      const ofSubtasks = { token: ada.token, query: { parent_id: [next ?? ''] } }
-      const [copy] = (await service.expect('listTasks', 200, ofSubtasks)).body.items
+      const subtaskRequest = { token: ada.token, query: { parent_id: [next ?? ''] } }
+      const [copy] = (await service.expect('listTasks', 200, subtaskRequest)).body.items
       t.match(await list({ task_id: [copy?.id] }), [
         { remind_at: '2090-01-12T09:00:00.000Z', is_pending: true },
       ])
@@ -606,8 +607,8 @@ t.test('what moves a reminder', async (t) => {
     await changeTask(eve, subtask.id, { status: 'done' })
     await addReminders(eve, (await createTask(eve)).id, 999)
     const { next_task_id: next } = await changeTask(eve, task.id, { status: 'done' })
-    const ofSubtasks = { token: eve.token, query: { parent_id: [next ?? ''] } }
-    const [copy] = (await service.expect('listTasks', 200, ofSubtasks)).body.items
+    const subtaskRequest = { token: eve.token, query: { parent_id: [next ?? ''] } }
+    const [copy] = (await service.expect('listTasks', 200, subtaskRequest)).body.items
     t.equal((await list({ task_id: [copy?.id] }, eve)).length, 1)
     const inbox = await inboxOf(eve)
     t.match(inbox, [{ reason: 'reminder_limit', task_id: copy?.id, actor_id: null, reminder_id: null }])

@@ -369,15 +369,15 @@ t.test('the trash', async (t) => {
     const project = await createProject(owner)
     const deleted = await createTask(owner)
     const moved = await createTask(owner)
-    const [ofDeleted, ofMoved] = [await createSubtask(deleted), await createSubtask(moved)]
-    await trash(ofDeleted)
-    await trash(ofMoved)
+    const [deletedSubtask, movedSubtask] = [await createSubtask(deleted), await createSubtask(moved)]
+    await trash(deletedSubtask)
+    await trash(movedSubtask)
     await trash(deleted)
     await service.expect('deleteTrashedTask', 204, { token, ...paramsOf(deleted) })
     await patch(moved, { project_id: project.id })
-    t.equal((await readTrashed(ofDeleted)).parent_id, deleted.id)
-    t.match(await restore(ofDeleted), { parent_id: null })
-    t.match(await restore(ofMoved), { parent_id: null, project_id: null })
+    t.equal((await readTrashed(deletedSubtask)).parent_id, deleted.id)
+    t.match(await restore(deletedSubtask), { parent_id: null })
+    t.match(await restore(movedSubtask), { parent_id: null, project_id: null })
   })
 
   t.test('restores a subtask without a parent if it would be too deep', async (t) => {
@@ -788,12 +788,12 @@ t.test('lists of subtasks', async (t) => {
     for (const sort of ['created_at', '-updated_at', 'due', 'position', 'title'])
       t.strictSame(await list({ parent_id: one.id, sort, limit: 50 }), ids(subtasksOfOne), sort)
     const query = { parent_id: two.id }
-    const ofProject = { token, params: { project_id: project.id }, query }
-    t.strictSame(ids((await service.expect('listProjectTasks', 200, ofProject)).body.items), [
+    const projectRequest = { token, params: { project_id: project.id }, query }
+    t.strictSame(ids((await service.expect('listProjectTasks', 200, projectRequest)).body.items), [
       subtaskOfTwo.id,
     ])
-    const ofUser = { token, params: { user_id: other.id }, query }
-    t.strictSame(ids((await service.expect('listUserTasks', 200, ofUser)).body.items), [subtaskOfTwo.id])
+    const userRequest = { token, params: { user_id: other.id }, query }
+    t.strictSame(ids((await service.expect('listUserTasks', 200, userRequest)).body.items), [subtaskOfTwo.id])
   })
 
   t.test('400 for values that are not ids', async () => {

@@ -38,8 +38,8 @@ const foldText = (text: string): string =>
 t.test('combinations of filters and orders leave no prepared statements on the connection', async (t) => {
   // Background jobs may prepare other statements meanwhile.
   const count = async (): Promise<number> => {
-    const ofLists = `select count(*)::int as count from pg_prepared_statements where statement like '%.list%'`
-    return Number((await service.deps.db.run(ofLists, []))[0]?.count)
+    const listStatements = `select count(*)::int as count from pg_prepared_statements where statement like '%.list%'`
+    return Number((await service.deps.db.run(listStatements, []))[0]?.count)
   }
   const choices = ['untagged=true', 'overdue=true', 'q=x', 'status=todo', 'has_attachments=true']
   await listTasks(admin, {})

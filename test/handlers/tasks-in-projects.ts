@@ -244,12 +244,12 @@ t.test('in an archived project', async (t) => {
   const task = await newTask(archived, { tag_ids: [tag.id] })
   const trashed = await newTask(archived)
   const personal = await createTask(manager)
-  const ofTask = { params: { task_id: task.id } }
-  const ofTag = { params: { task_id: task.id, tag_id: tag.id } }
-  const ofTrash = { params: { task_id: trashed.id } }
+  const taskRequest = { params: { task_id: task.id } }
+  const taskTagRequest = { params: { task_id: task.id, tag_id: tag.id } }
+  const trashRequest = { params: { task_id: trashed.id } }
   const attachment = { params: { attach_id: await attachFile(manager, task.id) } }
-  await service.expect('deleteTask', 204, { token: manager.token, ...ofTrash })
-  const creation = { token: manager.token, ...ofTask, headers: tusHeaders(5) }
+  await service.expect('deleteTask', 204, { token: manager.token, ...trashRequest })
+  const creation = { token: manager.token, ...taskRequest, headers: tusHeaders(5) }
   const upload = { upload_id: uploadIdIn((await service.expect('createUpload', 201, creation)).headers) }
   const chunk = {
     params: upload,
@@ -260,20 +260,20 @@ t.test('in an archived project', async (t) => {
 
   const writes: readonly (readonly [Parameters<typeof service.call>[0], Call])[] = [
     ['createTask', { body: { title: 'A task', project_id: archived } }],
-    ['updateTask', { ...ofTask, body: { title: 'Changed' } }],
-    ['updateTask', { ...ofTask, body: { project_id: null } }],
+    ['updateTask', { ...taskRequest, body: { title: 'Changed' } }],
+    ['updateTask', { ...taskRequest, body: { project_id: null } }],
     ['updateTask', { params: { task_id: personal.id }, body: { project_id: archived } }],
-    ['replaceTask', { ...ofTask, body: { title: 'Changed' } }],
-    ['deleteTask', ofTask],
+    ['replaceTask', { ...taskRequest, body: { title: 'Changed' } }],
+    ['deleteTask', taskRequest],
     ['batchTasks', { body: { atomic: true, update: [{ task_id: task.id, patch: { title: 'Changed' } }] } }],
-    ['addTaskTag', ofTag],
-    ['removeTaskTag', ofTag],
-    ['addTaskAttachment', { ...ofTask, body: fileForm('hello') }],
+    ['addTaskTag', taskTagRequest],
+    ['removeTaskTag', taskTagRequest],
+    ['addTaskAttachment', { ...taskRequest, body: fileForm('hello') }],
     ['deleteAttachment', attachment],
-    ['createUpload', { ...ofTask, headers: tusHeaders(5) }],
+    ['createUpload', { ...taskRequest, headers: tusHeaders(5) }],
     ['appendUpload', chunk],
-    ['restoreTask', ofTrash],
-    ['deleteTrashedTask', ofTrash],
+    ['restoreTask', trashRequest],
+    ['deleteTrashedTask', trashRequest],
   ]
 
   t.test('409 for every write: nothing changes', async (t) => {
@@ -284,23 +284,23 @@ t.test('in an archived project', async (t) => {
       t.match(body, { code: 'project_archived' }, operation)
     }
     t.strictSame(await readTask(manager, task.id), before)
-    t.equal(await statusOf('updateTask', admin, { ...ofTask, body: {} }), 409, 'an administrator')
-    t.equal(await statusOf('updateTask', assignee, { ...ofTask, body: {} }), 409, 'the assignee')
+    t.equal(await statusOf('updateTask', admin, { ...taskRequest, body: {} }), 409, 'an administrator')
+    t.equal(await statusOf('updateTask', assignee, { ...taskRequest, body: {} }), 409, 'the assignee')
   })
 
   t.test('200 for reads', async (t) => {
-    t.equal(await statusOf('getTask', viewer, ofTask), 200)
-    t.equal(await statusOf('listTaskTags', viewer, ofTask), 200)
-    t.equal(await statusOf('listTaskAttachments', viewer, ofTask), 200)
+    t.equal(await statusOf('getTask', viewer, taskRequest), 200)
+    t.equal(await statusOf('listTaskTags', viewer, taskRequest), 200)
+    t.equal(await statusOf('listTaskAttachments', viewer, taskRequest), 200)
     t.equal(await statusOf('downloadAttachment', viewer, attachment), 200)
-    t.equal(await statusOf('getTrashedTask', editor, ofTrash), 200)
+    t.equal(await statusOf('getTrashedTask', editor, trashRequest), 200)
   })
 
   t.test('writes succeed after the project is unarchived', async (t) => {
     await setArchived(archived, false)
     t.equal(await statusOf('appendUpload', manager, chunk), 204)
-    t.equal(await statusOf('restoreTask', editor, ofTrash), 200)
-    t.equal(await statusOf('updateTask', editor, { ...ofTask, body: { title: 'Changed' } }), 200)
+    t.equal(await statusOf('restoreTask', editor, trashRequest), 200)
+    t.equal(await statusOf('updateTask', editor, { ...taskRequest, body: { title: 'Changed' } }), 200)
   })
 })
 
@@ -545,7 +545,7 @@ t.test('batch items have the results of the single operations', async (t) => {
     const account = people[who]
     const ids = (of: readonly Task[]) => of.map(({ id }) => id)
     const [deletion = '', tagging = ''] = ids(tasks.single).slice(patches.length)
-    const [ofSingle, ofBatch] = archivedTasks
+    const [singleTask, batchTask] = archivedTasks
     const expected = [
       ...(await Promise.all(creations.map((body) => single('createTask', account, { body })))),
       ...(await Promise.all(
@@ -553,7 +553,10 @@ t.test('batch items have the results of the single operations', async (t) => {
           single('updateTask', account, { params: { task_id: ids(tasks.single)[index] ?? '' }, body }),
         ),
       )),
-      await single('updateTask', account, { params: { task_id: ofSingle?.id ?? '' }, body: { title: 'No' } }),
+      await single('updateTask', account, {
+        params: { task_id: singleTask?.id ?? '' },
+        body: { title: 'No' },
+      }),
       await single('deleteTask', account, { params: { task_id: deletion } }),
       await single('addTaskTag', account, { params: { task_id: tagging, tag_id: tag.id } }),
     ]
@@ -564,7 +567,7 @@ t.test('batch items have the results of the single operations', async (t) => {
         create: creations,
         update: [
           ...patches.map((item, index) => ({ task_id: ids(tasks.batch)[index], patch: item })),
-          { task_id: ofBatch?.id, patch: { title: 'No' } },
+          { task_id: batchTask?.id, patch: { title: 'No' } },
         ],
         delete: [{ task_id: deleted }],
         tag: [{ task_id: tagged, tag_id: tag.id }],

@@ -215,8 +215,8 @@ t.test('removeTeamMember', async (t) => {
     t.equal(await readStatus(project, { token: apiToken.token }), 200)
     const list = { token: apiToken.token, query: { limit: 1 } }
     const { body: page } = await service.expect('listTasks', 200, list)
-    const ofMembers = { token, params: { project_id: project.id }, query: { limit: 1 } }
-    const { body: members } = await service.expect('listProjectMembers', 200, ofMembers)
+    const memberListRequest = { token, params: { project_id: project.id }, query: { limit: 1 } }
+    const { body: members } = await service.expect('listProjectMembers', 200, memberListRequest)
     const before = await readChanges(service, katherine)
 
     await service.expect('removeTeamMember', 204, { token: ada.token, params: inTeam(team, katherine) })
@@ -225,7 +225,7 @@ t.test('removeTeamMember', async (t) => {
     for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
     const next = { token: apiToken.token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
-    const rest = { ...ofMembers, query: { limit: 1, cursor: members.next_cursor ?? '' } }
+    const rest = { ...memberListRequest, query: { limit: 1, cursor: members.next_cursor ?? '' } }
     await service.expect('listProjectMembers', 404, rest)
     const after = await readChanges(service, katherine, { since: before.next_cursor })
     t.strictSame(after.changed, [])

@@ -208,13 +208,13 @@ t.test('listWebhooks', async (t) => {
   const own = await createWebhook(owner)
   const shared = await createWebhook(owner, { project_id: project.id })
   await setMember(owner, project, other, 'manager')
-  const ofOther = await createWebhook(other)
+  const othersWebhook = await createWebhook(other)
 
   t.test('200: own webhooks, and those of projects that the caller manages', async (t) => {
     t.strictSame(await listWebhooks(owner), [shared.id, own.id])
-    t.strictSame(await listWebhooks(other), [ofOther.id, shared.id])
+    t.strictSame(await listWebhooks(other), [othersWebhook.id, shared.id])
     await setMember(owner, project, other, 'editor')
-    t.strictSame(await listWebhooks(other), [ofOther.id])
+    t.strictSame(await listWebhooks(other), [othersWebhook.id])
     t.strictSame(await listWebhooks(stranger), [])
   })
 

@@ -155,8 +155,8 @@ t.test('the contract on the page', async (t) => {
     }
     const { description } = contract.paths['/tasks']?.post ?? {}
     t.match(description, '**Permission:** `task.create` (signed in). **Scope:** `tasks:write`.')
-    const { description: ofUploads } = contract.paths['/uploads/{upload_id}']?.patch ?? {}
-    t.match(ofUploads, '**Scope:** `attachments:write` or `imports:write`.')
+    const { description: uploadsDescription } = contract.paths['/uploads/{upload_id}']?.patch ?? {}
+    t.match(uploadsDescription, '**Scope:** `attachments:write` or `imports:write`.')
   })
 
   t.test('has the path prefix of the service as its server', async (t) => {

@@ -166,8 +166,8 @@ const prepared: Partial<Record<Operation['id'], Call>> = {
 
 /** A well-formed request about nothing. */
 const wellFormed = ({ id, path, method, isOpen }: Operation): Call => {
-  const ofBody = ['requestBody', 'content', 'application/json', 'examples']
-  const examples = ['paths', path, method.toLowerCase(), ...ofBody]
+  const bodyExamples = ['requestBody', 'content', 'application/json', 'examples']
+  const examples = ['paths', path, method.toLowerCase(), ...bodyExamples]
   const [example = ''] = Object.keys(lookUp(examples)?.node ?? {})
   const body = lookUp([...examples, example])?.node.value
   return { ...(isOpen ? {} : { token }), ...(body !== undefined && { body }), ...prepared[id] }

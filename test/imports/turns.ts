@@ -51,22 +51,22 @@ t.test('users whose exports and imports were worked on least go first', async (t
   const [ada = '', bob = '', carol = ''] = await newPeople(3)
   await insertImport(ada, 10, 'finished', 5)
   await insertImport(bob, 7_200, 'finished', 50)
-  const [ofAda, ofBob] = [await insertImport(ada, 300), await insertImport(bob, 200)]
+  const [adasImport, bobsImport] = [await insertImport(ada, 300), await insertImport(bob, 200)]
   await insertExport(ada, 300)
-  const ofCarol = await insertExport(carol, 100)
-  t.equal(await nextExport(), ofCarol)
-  t.equal(await nextImport(), ofBob, 'what was worked on an hour ago does not count')
-  t.equal(await nextImport(), ofAda)
+  const carolsExport = await insertExport(carol, 100)
+  t.equal(await nextExport(), carolsExport)
+  t.equal(await nextImport(), bobsImport, 'what was worked on an hour ago does not count')
+  t.equal(await nextImport(), adasImport)
 })
 
 t.test('what is worked on now counts', async (t) => {
   const [ada = '', bob = ''] = await newPeople(2)
-  const ofAda = await insertImport(ada, 300)
-  t.equal(await nextImport(), ofAda)
-  await db.run('update imports set leased_until = now() where id = $1', [ofAda])
-  const ofBob = await insertImport(bob, 100)
-  t.equal(await nextImport(), ofBob)
-  t.equal(await nextImport(), ofAda)
+  const adasImport = await insertImport(ada, 300)
+  t.equal(await nextImport(), adasImport)
+  await db.run('update imports set leased_until = now() where id = $1', [adasImport])
+  const bobsImport = await insertImport(bob, 100)
+  t.equal(await nextImport(), bobsImport)
+  t.equal(await nextImport(), adasImport)
 })
 
 t.test('imports leave a place for exports, and exports one for imports', async (t) => {

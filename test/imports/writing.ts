@@ -277,8 +277,8 @@ t.test('what was exported is the same again in an empty installation', async (t)
  */
 const comparable = (records: Records, kind: string): unknown => {
   const labels = new Map<unknown, string>()
-  for (const [name, ofKind] of Object.entries(records))
-    for (const record of ofKind) {
+  for (const [name, kindRecords] of Object.entries(records))
+    for (const record of kindRecords) {
       const label = `${name} ${JSON.stringify(record.title ?? record.name ?? record.body)}`
       labels.set(record.id, name === 'users' ? 'user' : label)
       if (record.series_id != null && !labels.has(record.series_id))
@@ -429,12 +429,12 @@ t.test('the import of somebody who is disabled or deleted ends, and its project 
   t.match(ended, { status: 'failed', failure: 'access_lost', result: { created: 3, undone: 3 } })
 
   const zoe = await newAccount()
-  const ofZoe = await runUntilFile(t, zoe)
+  const zoesImport = await runUntilFile(t, zoe)
   await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
-  ofZoe.goOn()
+  zoesImport.goOn()
   await noImportRuns(service)
   await purgeDeleted(service.deps.db, new AbortController().signal)
-  const ids = [project.project_id, ofZoe.project.project_id, zoe.id]
+  const ids = [project.project_id, zoesImport.project.project_id, zoe.id]
   const left = await service.deps.db.run(
     `select from projects where id in ($1, $2) union all select from users where id = $3`,
     ids,

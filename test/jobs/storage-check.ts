@@ -63,15 +63,15 @@ t.test('exit code 2 while the service uses the embedded database', async (t) => 
   })
   const { token } = await service.register('ada')
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
-  const ofTask = { token, params: { task_id: task.id } }
+  const taskRequest = { token, params: { task_id: task.id } }
   const attach = async () => {
-    const upload = { ...ofTask, body: fileForm('content') }
+    const upload = { ...taskRequest, body: fileForm('content') }
     return (await service.expect('addTaskAttachment', 201, upload)).body.id
   }
   ;[kept, lost, deleted] = [await attach(), await attach(), await attach()]
   // An upload that waits for its next chunk is not a problem.
   const headers = { ...pieceHeaders(0), ...tusHeaders(5) }
-  await service.expect('createUpload', 201, { ...ofTask, headers, body: Buffer.from('he') })
+  await service.expect('createUpload', 201, { ...taskRequest, headers, body: Buffer.from('he') })
   await eventually('the ownership marker is written', async () => existsSync(owner))
 
   const { code, output } = await check()

@@ -58,9 +58,9 @@ const beginUploads = async ({ url }: ServiceProcess, name: string) => {
   const { expect, register } = createClient(url)
   const { token } = await register(name)
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
-  const ofTask = { token, params: { task_id: task.id } }
-  const created = await expect('createUpload', 201, { ...ofTask, headers: tusHeaders(content.length) })
-  const ofUpload = { token, params: { upload_id: uploadIdIn(created.headers) } }
+  const taskRequest = { token, params: { task_id: task.id } }
+  const created = await expect('createUpload', 201, { ...taskRequest, headers: tusHeaders(content.length) })
+  const uploadRequest = { token, params: { upload_id: uploadIdIn(created.headers) } }
 
   const encoded = new Response(fileForm(content))
   const form = await sendHalf(
@@ -73,12 +73,12 @@ const beginUploads = async ({ url }: ServiceProcess, name: string) => {
     Buffer.from(await encoded.arrayBuffer()),
   )
   const chunk = await sendHalf(
-    `${url}/uploads/${ofUpload.params.upload_id}`,
+    `${url}/uploads/${uploadRequest.params.upload_id}`,
     'PATCH',
     { authorization: `Bearer ${token}`, ...pieceHeaders(0) },
     content,
   )
-  return { form, chunk, ofTask, ofUpload }
+  return { form, chunk, taskRequest, uploadRequest }
 }
 
 /** Sends the head of a form, and disconnects. */
@@ -108,13 +108,13 @@ const untilStopping = (service: ServiceProcess): Promise<void> =>
 /** The digests of a task's files, in the list and of the downloads. */
 const digestsOf = async (
   { url }: ServiceProcess,
-  ofTask: { readonly token: string; readonly params: { readonly task_id: string } },
+  taskRequest: { readonly token: string; readonly params: { readonly task_id: string } },
 ) => {
   const { expect } = createClient(url)
-  const { body } = await expect('listTaskAttachments', 200, ofTask)
+  const { body } = await expect('listTaskAttachments', 200, taskRequest)
   return Promise.all(
     body.items.map(async ({ id, sha256: listed }) => {
-      const request = { token: ofTask.token, params: { attach_id: id } }
+      const request = { token: taskRequest.token, params: { attach_id: id } }
       const { body } = await expect('downloadAttachment', 200, request)
       const downloaded = createHash('sha256').update(body as unknown as Uint8Array)
       return { listed, downloaded: downloaded.digest('hex') }
@@ -146,7 +146,7 @@ t.test('one process after the other', async (t) => {
   const finished = await beginUploads(first, 'ada')
 
   await t.test('running uploads are finished, and new requests are 503', async (t) => {
-    const { form, chunk, ofTask } = finished
+    const { form, chunk, taskRequest } = finished
     const ready = head('GET /health/ready HTTP/1.1', 'Host: localhost')
     const [late, kept, idle] = await Promise.all([1, 2, 3].map(() => openRaw(t, first.url)))
     if (late === undefined || kept === undefined || idle === undefined)
@@ -157,7 +157,7 @@ t.test('one process after the other', async (t) => {
       socket.write(ready)
       await answer()
     }
-    for (let count = 0; count < 5; count += 1) await abandonForm(first, ofTask)
+    for (let count = 0; count < 5; count += 1) await abandonForm(first, taskRequest)
 
     // Sent by a terminal that is closed.
     const ended = first.end('SIGHUP')
@@ -191,7 +191,7 @@ t.test('one process after the other', async (t) => {
   const before = new Set(await files())
   // Those of abandoned forms may go meanwhile.
   const newFiles = async () => (await files()).filter((file) => !before.has(file))
-  t.strictSame(await digestsOf(second, finished.ofTask), [whole, whole])
+  t.strictSame(await digestsOf(second, finished.taskRequest), [whole, whole])
   const cut = await beginUploads(second, 'bob')
 
   await t.test('a stop aborts uploads at its deadline, and an aborted form leaves nothing', async (t) => {
@@ -203,15 +203,15 @@ t.test('one process after the other', async (t) => {
   })
 
   const third = await startProcess(t, environment)
-  t.strictSame(await digestsOf(third, cut.ofTask), [])
+  t.strictSame(await digestsOf(third, cut.taskRequest), [])
   const { expect } = createClient(third.url)
   const headers = { 'tus-resumable': '1.0.0' }
-  const found = await expect('getUploadOffset', 200, { ...cut.ofUpload, headers })
+  const found = await expect('getUploadOffset', 200, { ...cut.uploadRequest, headers })
   const offset = Number(found.headers.get('upload-offset'))
   t.ok(offset < content.length)
   const rest = { headers: pieceHeaders(offset), body: content.subarray(offset) }
-  await expect('appendUpload', 204, { ...cut.ofUpload, ...rest })
-  t.strictSame(await digestsOf(third, cut.ofTask), [whole], 'the resumable upload continues')
+  await expect('appendUpload', 204, { ...cut.uploadRequest, ...rest })
+  t.strictSame(await digestsOf(third, cut.taskRequest), [whole], 'the resumable upload continues')
 
   await t.test('a second signal stops the process immediately', (t) => stopImmediately(t, third, 'eve'))
 })

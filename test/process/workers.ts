@@ -101,13 +101,13 @@ t.test('two workers are one service', { skip }, async (t) => {
         process.kill(others, 'SIGCONT')
       }
     }
-    const ofOne = await openTo(open, other.pid)
-    const ofOther = await openTo(open, one.pid)
-    const [first, second] = [ofOne[0], ofOther[0]]
+    const oneStreams = await openTo(open, other.pid)
+    const otherStreams = await openTo(open, one.pid)
+    const [first, second] = [oneStreams[0], otherStreams[0]]
     if (first === undefined || second === undefined) throw new Error('The count is zero')
     return [
-      { ...one, all: ofOne, first },
-      { ...other, all: ofOther, first: second },
+      { ...one, all: oneStreams, first },
+      { ...other, all: otherStreams, first: second },
     ] as const
   }
 

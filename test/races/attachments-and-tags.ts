@@ -26,7 +26,7 @@ interface Write {
   readonly outcomes: Outcomes
 }
 
-const ofCaller = { 'the quota of the caller is used up': 413 } as const
+const callerOutcomes = { 'the quota of the caller is used up': 413 } as const
 
 const taskPath = ({ task }: Ids): Omit<Call, 'token'> => ({ params: { task_id: task } })
 
@@ -39,7 +39,7 @@ const followed = {
 const writes: { readonly [Operation in OperationId]?: Write } = {
   addTaskAttachment: {
     request: (ids) => ({ ...taskPath(ids), body: fileForm('hello') }),
-    outcomes: { ...outcomesOfTask, ...ofCaller },
+    outcomes: { ...outcomesOfTask, ...callerOutcomes },
   },
   deleteAttachment: {
     request: ({ attachment }) => ({ params: { attach_id: attachment } }),
@@ -47,7 +47,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   },
   createUpload: {
     request: (ids) => ({ ...taskPath(ids), headers: tusHeaders(5) }),
-    outcomes: { ...outcomesOfTask, ...ofCaller },
+    outcomes: { ...outcomesOfTask, ...callerOutcomes },
   },
   appendUpload: {
     request: ({ upload }) => ({
@@ -57,7 +57,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
     }),
     outcomes: {
       ...outcomesOfTask,
-      ...ofCaller,
+      ...callerOutcomes,
       'the upload is deleted': 404,
       'the upload expires': 410,
       'another request leases the upload': 423,

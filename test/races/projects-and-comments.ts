@@ -22,7 +22,7 @@ interface Write {
   readonly outcomes: Outcomes
 }
 
-const ofProject = {
+const projectOutcomes = {
   'the caller becomes a viewer': 403,
   'the caller is removed': 404,
   'the project is moved to the trash': 404,
@@ -38,18 +38,18 @@ const project = ({ project: id }: Ids, body?: object): Omit<Call, 'token'> => ({
 const writes: { readonly [Operation in OperationId]?: Write } = {
   updateProject: {
     request: (ids) => project(ids, { name: 'Changed' }),
-    outcomes: { ...ofProject, 'the project is archived': 409 },
+    outcomes: { ...projectOutcomes, 'the project is archived': 409 },
   },
   replaceProject: {
     request: ({ project: id }) => ({
       params: { project_id: id },
       body: { name: 'Replaced', description: '' },
     }),
-    outcomes: { ...ofProject, 'the project is changed': 200, 'the project is archived': 409 },
+    outcomes: { ...projectOutcomes, 'the project is changed': 200, 'the project is archived': 409 },
   },
-  archiveProject: { request: project, outcomes: ofProject },
-  unarchiveProject: { request: project, outcomes: ofProject },
-  deleteProject: { request: project, outcomes: ofProject },
+  archiveProject: { request: project, outcomes: projectOutcomes },
+  unarchiveProject: { request: project, outcomes: projectOutcomes },
+  deleteProject: { request: project, outcomes: projectOutcomes },
   createComment: {
     request: ({ task }) => ({ params: { task_id: task }, body: { body: 'A comment' } }),
     outcomes: outcomesOfTask,

@@ -114,7 +114,7 @@ t.test('ten equal reminders at once: one is created', async (t) => {
 t.test('two closings at once do not use the same room', async (t) => {
   for (const round of rounds) {
     const eve = await service.register(`eve${round}`)
-    const ofEve = { token: eve.token }
+    const eveRequest = { token: eve.token }
     const full = await createTask(eve)
     await db.run(
       `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
@@ -126,12 +126,12 @@ t.test('two closings at once do not use the same room', async (t) => {
         const task = await createTask(eve, { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' } })
         const subtask = await createTask(eve, { parent_id: task.id, due_on: '2090-01-06', status: 'done' })
         const params = { task_id: subtask.id }
-        await service.expect('createReminder', 201, { ...ofEve, params, body: { relative_to: 'due' } })
+        await service.expect('createReminder', 201, { ...eveRequest, params, body: { relative_to: 'due' } })
         return task
       }),
     )
     const close = (task_id: string) =>
-      service.expect('updateTask', 200, { ...ofEve, params: { task_id }, body: { status: 'done' } })
+      service.expect('updateTask', 200, { ...eveRequest, params: { task_id }, body: { status: 'done' } })
     await Promise.all(tasks.map(({ id }) => close(id)))
     const [live] = await db.run(
       `select count(*)::int as n from reminders join tasks on tasks.id = task_id and status = 'todo' where user_id = $1`,
@@ -160,16 +160,16 @@ t.test('four processes fire at once, while tasks are deleted, closed and moved',
       'once',
     )
     const [deleted = '', closed = '', moved = '', ...untouched] = ids
-    const ofDeleted = { token, params: { task_id: deleted } }
+    const deletedTaskRequest = { token, params: { task_id: deleted } }
     const [, replies] = await Promise.all([
       fireAll(),
       Promise.all([
         patchTask(closed, { status: 'done' }),
         patchTask(moved, { due_on: '2090-01-07' }),
         service
-          .call('deleteTask', ofDeleted)
+          .call('deleteTask', deletedTaskRequest)
           .then(async (reply) =>
-            reply.status === 204 ? service.call('deleteTrashedTask', ofDeleted) : reply,
+            reply.status === 204 ? service.call('deleteTrashedTask', deletedTaskRequest) : reply,
           ),
       ]),
     ])

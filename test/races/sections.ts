@@ -24,14 +24,14 @@ const race = (
 
 const holdProject = (project: string): string => held(`projects where id = '${project}'`)
 
-const ofProject = {
+const projectOutcomes = {
   'the caller becomes a viewer': 403,
   'the caller is removed': 404,
   'the project is moved to the trash': 404,
   'the project is archived': 409,
 } as const
 
-const ofSection = { 'the section is changed': 412, 'the section is deleted': 404 } as const
+const sectionOutcomes = { 'the section is changed': 412, 'the section is deleted': 404 } as const
 
 /** A project with two sections, which the manager may edit. */
 const newSections = async () => {
@@ -76,7 +76,7 @@ const writesOfSections: readonly (readonly [OperationId, string, (sections: Sect
 for (const [operation, how, callOf] of writesOfSections) {
   const send = (sections: Sections) => service.call(operation, { ...callOf(sections), token: manager.token })
   t.test(`${operation}${how} waits for its project`, { skip }, (t) =>
-    expectOutcomes(t, ofProject, {
+    expectOutcomes(t, projectOutcomes, {
       prepare: newSections,
       send: async (sections) => {
         const reply = await send(sections)
@@ -87,7 +87,7 @@ for (const [operation, how, callOf] of writesOfSections) {
   )
   if (operation !== 'createSection')
     t.test(`${operation}${how} waits for its section`, { skip }, (t) =>
-      expectOutcomes(t, ofSection, { prepare: newSections, send }),
+      expectOutcomes(t, sectionOutcomes, { prepare: newSections, send }),
     )
 }
 

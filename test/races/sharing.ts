@@ -57,13 +57,13 @@ interface Write {
   readonly outcomes: Outcomes
 }
 
-const ofProject = {
+const projectOutcomes = {
   'the caller becomes a viewer': 403,
   'the caller leaves with the team': 404,
   'the project is moved to the trash': 404,
 } as const
 
-const ofManagedTeam = {
+const managedTeamOutcomes = {
   'the caller becomes a member': 403,
   'the caller leaves the team': 404,
   'the team is deleted': 404,
@@ -79,7 +79,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   setProjectMember: {
     request: (ids) => ({ ...member(ids), ...ifFirst, body: { role: 'commenter' } }),
     outcomes: {
-      ...ofProject,
+      ...projectOutcomes,
       'the member gets another role': 412,
       'the member is removed': 412,
       'the member keeps access through the team': 412,
@@ -89,7 +89,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   removeProjectMember: {
     request: (ids) => member(ids),
     outcomes: {
-      ...ofProject,
+      ...projectOutcomes,
       'the member is removed': 404,
       'the member keeps access through the team': 409,
       'the user is deleted': 404,
@@ -98,7 +98,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   setProjectTeam: {
     request: (ids) => ({ ...teamOf(ids), ...ifFirst, body: { role: 'commenter' } }),
     outcomes: {
-      ...ofProject,
+      ...projectOutcomes,
       'the team gets another role': 412,
       'the team is removed': 412,
       'the team is deleted': 404,
@@ -107,7 +107,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   removeProjectTeam: {
     request: (ids) => ({ ...teamOf(ids), ...ifFirst }),
     outcomes: {
-      ...ofProject,
+      ...projectOutcomes,
       'the team gets another role': 412,
       'the team is removed': 404,
       'the team is deleted': 404,
@@ -118,24 +118,24 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
       params: { project_id: project },
       body: { email: `${newId()}@example.org`, role: 'viewer' },
     }),
-    outcomes: ofProject,
+    outcomes: projectOutcomes,
   },
   revokeInvitation: {
     request: ({ project, invitation }) => ({ params: { project_id: project, invitation_id: invitation } }),
-    outcomes: { ...ofProject, 'the invitation is revoked': 404 },
+    outcomes: { ...projectOutcomes, 'the invitation is revoked': 404 },
   },
   updateTeam: {
     request: ({ team }) => ({ params: { team_id: team }, ...ifFirst, body: { name: 'Changed' } }),
-    outcomes: { ...ofManagedTeam, 'the team is changed': 412 },
+    outcomes: { ...managedTeamOutcomes, 'the team is changed': 412 },
   },
   deleteTeam: {
     request: ({ team }) => ({ params: { team_id: team }, ...ifFirst }),
-    outcomes: { ...ofManagedTeam, 'the team is changed': 412 },
+    outcomes: { ...managedTeamOutcomes, 'the team is changed': 412 },
   },
   setTeamMember: {
     request: (ids) => ({ ...memberOf(ids), ...ifFirst, body: { role: 'manager' } }),
     outcomes: {
-      ...ofManagedTeam,
+      ...managedTeamOutcomes,
       'the other one gets another role in the team': 412,
       'the other one leaves the team': 412,
       'the user is deleted': 404,
@@ -144,7 +144,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   removeTeamMember: {
     request: (ids) => ({ ...memberOf(ids), ...ifFirst }),
     outcomes: {
-      ...ofManagedTeam,
+      ...managedTeamOutcomes,
       'the other one gets another role in the team': 412,
       'the other one leaves the team': 404,
       'the user is deleted': 404,
@@ -189,10 +189,10 @@ t.test('an invitation is accepted while it ends: 422', { skip }, async (t) => {
 t.test('the other manager leaves while a manager gives the role up: 409', { skip }, async (t) => {
   const isRefused = { status: 409, body: { code: 'last_manager' } }
   const { token } = caller
-  const ofCaller = ({ project }: Ids) => ({ project_id: project, user_id: caller.id })
+  const callerPath = ({ project }: Ids) => ({ project_id: project, user_id: caller.id })
   const inProject: readonly ((ids: Ids) => ReturnType<typeof service.call>)[] = [
-    (ids) => service.call('setProjectMember', { token, params: ofCaller(ids), body: { role: 'editor' } }),
-    (ids) => service.call('removeProjectMember', { token, params: ofCaller(ids) }),
+    (ids) => service.call('setProjectMember', { token, params: callerPath(ids), body: { role: 'editor' } }),
+    (ids) => service.call('removeProjectMember', { token, params: callerPath(ids) }),
   ]
   for (const send of inProject) {
     const { ids } = await prepare()

@@ -42,28 +42,28 @@ interface Write {
   readonly outcomes: Outcomes
 }
 
-const ofTask = { ...outcomesOfTask, 'the task is changed': 412 } as const
+const taskOutcomes = { ...outcomesOfTask, 'the task is changed': 412 } as const
 
-const ofNew = {
+const newOutcomes = {
   'the caller becomes a viewer': 403,
   'the caller is removed': 422,
   'the project is moved to the trash': 422,
   'the project is archived': 409,
 } as const
 
-const ofTarget = {
+const targetOutcomes = {
   'the caller becomes a viewer of the target': 403,
   'the target is moved to the trash': 422,
   'the target is archived': 409,
 } as const
 
-const ofReferences = {
+const referencesOutcomes = {
   'the section is deleted': 422,
   'the tag is deleted': 422,
   'the user is deleted': 422,
 } as const
 
-const ofTrashed = {
+const trashedOutcomes = {
   'the caller becomes a viewer': 404,
   'the caller is removed': 404,
   'the project is archived': 409,
@@ -88,7 +88,7 @@ const writes: readonly Write[] = [
   {
     operation: 'createTask',
     request: (ids) => ({ body: { title: 'New', project_id: ids.project, ...references(ids) } }),
-    outcomes: { ...ofNew, ...ofReferences },
+    outcomes: { ...newOutcomes, ...referencesOutcomes },
   },
   {
     operation: 'createTask',
@@ -100,20 +100,20 @@ const writes: readonly Write[] = [
     operation: 'updateTask',
     what: 'fields',
     request: (ids) => task(ids, { title: 'Changed', status: 'done', ...references(ids) }),
-    outcomes: { ...ofTask, ...ofReferences },
+    outcomes: { ...taskOutcomes, ...referencesOutcomes },
   },
   {
     operation: 'updateTask',
     what: 'the project',
     request: (ids) => task(ids, { project_id: ids.target }),
-    outcomes: { ...ofTask, ...ofTarget },
+    outcomes: { ...taskOutcomes, ...targetOutcomes },
   },
   {
     operation: 'updateTask',
     what: 'the parent',
     request: (ids) => task(ids, { parent_id: ids.parent }),
     outcomes: {
-      ...ofTask,
+      ...taskOutcomes,
       'the parent is moved to the trash': 422,
       'the parent is moved': 422,
       'the parent becomes a subtask': 422,
@@ -126,19 +126,19 @@ const writes: readonly Write[] = [
       headers: { 'if-match': '"1"' },
       body: { title: 'Replaced', description: '', status: 'todo', priority: 'none', owner_id: admin.id },
     }),
-    outcomes: ofTask,
+    outcomes: taskOutcomes,
   },
   {
     operation: 'moveTask',
     what: 'next to another',
     request: (ids) => task(ids, { after: ids.parent }),
-    outcomes: { ...ofTask, 'the parent is moved to the trash': 422, 'the parent is moved': 422 },
+    outcomes: { ...taskOutcomes, 'the parent is moved to the trash': 422, 'the parent is moved': 422 },
   },
   {
     operation: 'moveTask',
     what: 'to a project',
     request: (ids) => task(ids, { project_id: ids.target }),
-    outcomes: { ...ofTask, ...ofTarget },
+    outcomes: { ...taskOutcomes, ...targetOutcomes },
   },
   {
     operation: 'moveTask',
@@ -156,18 +156,18 @@ const writes: readonly Write[] = [
     operation: 'moveTask',
     what: 'to a section',
     request: (ids) => task(ids, { section_id: ids.section }),
-    outcomes: { ...ofTask, 'the section is deleted': 422 },
+    outcomes: { ...taskOutcomes, 'the section is deleted': 422 },
   },
-  { operation: 'deleteTask', request: (ids) => task(ids), outcomes: ofTask },
+  { operation: 'deleteTask', request: (ids) => task(ids), outcomes: taskOutcomes },
   {
     operation: 'restoreTask',
     request: ({ trashed }) => ({ params: { task_id: trashed } }),
-    outcomes: ofTrashed,
+    outcomes: trashedOutcomes,
   },
   {
     operation: 'deleteTrashedTask',
     request: ({ trashed }) => ({ params: { task_id: trashed } }),
-    outcomes: ofTrashed,
+    outcomes: trashedOutcomes,
   },
   {
     operation: 'batchTasks',
@@ -175,7 +175,7 @@ const writes: readonly Write[] = [
     request: (ids) => ({
       body: { atomic: true, create: [{ title: 'New', project_id: ids.project, ...references(ids) }] },
     }),
-    outcomes: { ...ofNew, ...ofReferences },
+    outcomes: { ...newOutcomes, ...referencesOutcomes },
   },
   {
     operation: 'batchTasks',
@@ -183,13 +183,13 @@ const writes: readonly Write[] = [
     request: (ids) => ({
       body: { atomic: true, update: [{ task_id: ids.task, if_match: '"1"', patch: { title: 'Changed' } }] },
     }),
-    outcomes: ofTask,
+    outcomes: taskOutcomes,
   },
   {
     operation: 'batchTasks',
     what: 'a deletion',
     request: (ids) => ({ body: { atomic: true, delete: [{ task_id: ids.task, if_match: '"1"' }] } }),
-    outcomes: ofTask,
+    outcomes: taskOutcomes,
   },
   {
     operation: 'batchTasks',

@@ -21,23 +21,31 @@ const { createTask } = taskActions(service)
 
 const webhookBody = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
 
-const ofProject = {
+const projectOutcomes = {
   'the caller becomes a viewer': 404,
   'the caller is removed': 404,
   'the project is moved to the trash': 404,
 } as const
 
-const ofWebhook = { ...ofProject, 'the webhook is deleted': 404, 'the webhook is changed': 412 } as const
-const ofDelivery = { ...ofProject, 'the webhook is deleted': 404, 'the webhook is disabled': 409 } as const
+const webhookOutcomes = {
+  ...projectOutcomes,
+  'the webhook is deleted': 404,
+  'the webhook is changed': 412,
+} as const
+const deliveryOutcomes = {
+  ...projectOutcomes,
+  'the webhook is deleted': 404,
+  'the webhook is disabled': 409,
+} as const
 
 const writes: {
   readonly [Operation in OperationId]?: { readonly body?: object; readonly outcomes: Outcomes }
 } = {
-  updateWebhook: { body: { description: 'Written' }, outcomes: ofWebhook },
-  rotateWebhookSecret: { outcomes: ofWebhook },
-  deleteWebhook: { outcomes: ofWebhook },
-  testWebhook: { outcomes: ofDelivery },
-  redeliverWebhook: { outcomes: ofDelivery },
+  updateWebhook: { body: { description: 'Written' }, outcomes: webhookOutcomes },
+  rotateWebhookSecret: { outcomes: webhookOutcomes },
+  deleteWebhook: { outcomes: webhookOutcomes },
+  testWebhook: { outcomes: deliveryOutcomes },
+  redeliverWebhook: { outcomes: deliveryOutcomes },
 }
 
 const newProject = async (): Promise<string> => {
@@ -71,7 +79,7 @@ for (const [operation, { outcomes, ...request }] of Object.entries(writes))
           ...request,
           token: manager.token,
           params: operation === 'redeliverWebhook' ? { ...params, delivery_id: delivery } : params,
-          headers: outcomes === ofWebhook ? { 'if-match': '"1"' } : {},
+          headers: outcomes === webhookOutcomes ? { 'if-match': '"1"' } : {},
         })
       },
     }),

@@ -67,18 +67,18 @@ t.test('413 for transfers above half of the quota', async (t) => {
     token: giver.token,
     body: { update: [two, three].map((task_id) => ({ task_id, patch: transfer })) },
   })
-  const ofFour = { token: giver.token, params: { task_id: four } }
-  const refused = await service.expect('updateTask', 413, { ...ofFour, body: transfer })
+  const fourthTaskRequest = { token: giver.token, params: { task_id: four } }
+  const refused = await service.expect('updateTask', 413, { ...fourthTaskRequest, body: transfer })
   t.match(refused.body, { code: 'quota_exceeded', quota: quota / 2, used: quota / 2, size: 1 })
   const { title, description, status, priority } = kept
   const whole = { title, description, status, priority }
-  await service.expect('replaceTask', 413, { ...ofFour, body: { ...whole, ...transfer } })
+  await service.expect('replaceTask', 413, { ...fourthTaskRequest, body: { ...whole, ...transfer } })
   await service.expect('batchTasks', 413, {
     token: giver.token,
     body: { update: [{ task_id: four, patch: transfer }] },
   })
-  const ofOne = { token: giver.token, params: { task_id: one } }
-  await service.expect('replaceTask', 200, { ...ofOne, body: { ...whole, ...transfer } })
+  const firstTaskRequest = { token: giver.token, params: { task_id: one } }
+  await service.expect('replaceTask', 200, { ...firstTaskRequest, body: { ...whole, ...transfer } })
   for (let count = 0; count < quota / 2; count += 1) await create(taker.token, 201)
   await create(taker.token, 413)
 })

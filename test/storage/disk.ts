@@ -161,9 +161,9 @@ t.test('503 or 507 for disk faults, and a retry succeeds', async (t) => {
   const service = await startService(t, { storage })
   const { token } = await service.register('ada')
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
-  const ofTask = { token, params: { task_id: task.id } }
+  const taskRequest = { token, params: { task_id: task.id } }
   const content = Buffer.alloc(300_000, 'x')
-  const upload = () => ({ ...ofTask, body: fileForm(content) })
+  const upload = () => ({ ...taskRequest, body: fileForm(content) })
   for (const { code, status } of faults) {
     broken.code = code
     for (const step of steps) {
@@ -174,7 +174,7 @@ t.test('503 or 507 for disk faults, and a retry succeeds', async (t) => {
     }
   }
   broken.step = ''
-  const { body: list } = await service.expect('listTaskAttachments', 200, ofTask)
+  const { body: list } = await service.expect('listTaskAttachments', 200, taskRequest)
   t.same(list.items, [], 'no row remains')
   const { body } = await service.expect('addTaskAttachment', 201, upload())
   const file = await service.expect('downloadAttachment', 200, { token, params: { attach_id: body.id } })

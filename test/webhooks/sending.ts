@@ -129,8 +129,8 @@ t.test('a webhook receives events of its types that its owner can see', async (t
   const project = await createProject(other)
   await setMember(other, project, owner, 'viewer')
   const receiver = await startReceiver(t)
-  const ofAdmin = await startReceiver(t)
-  await create(boss, ofAdmin.url)
+  const adminReceiver = await startReceiver(t)
+  await create(boss, adminReceiver.url)
   await create(owner, receiver.url, { event_types: ['task.created', 'task.updated', 'project.*'] })
   const shared = await createTask(other, { title: 'Shared', project_id: project.id })
   const assigned = await createTask(other, { title: 'Assigned', assignee_id: owner.id })
@@ -153,8 +153,12 @@ t.test('a webhook receives events of its types that its owner can see', async (t
     ],
   )
   await createTask(boss, { title: 'Own' })
-  await ofAdmin.expect(1)
-  t.strictSame(ofAdmin.types(), ['task.created'], "an administrator's webhook receives only their own events")
+  await adminReceiver.expect(1)
+  t.strictSame(
+    adminReceiver.types(),
+    ['task.created'],
+    "an administrator's webhook receives only their own events",
+  )
 })
 
 t.test('a project webhook receives events of the project while its owner manages it', async (t) => {

@@ -64,10 +64,10 @@ const reminder = await taskwright.createReminder({ path, body: { relative_to: 'd
 equal('remind_at', reminder.remind_at, new Date(Date.parse(tomorrow) - 60 * 60 * 1_000).toISOString())
 const reminders = async () => (await taskwright.listReminders({ query: { task_id: [task.id] } })).items
 equal('reminders', await reminders(), [reminder])
-const ofReminder = { reminder_id: reminder.id }
-const snooze = { path: ofReminder, body: { snoozed_until: tomorrow } }
+const reminderPath = { reminder_id: reminder.id }
+const snooze = { path: reminderPath, body: { snoozed_until: tomorrow } }
 equal('snoozed', (await taskwright.updateReminder(snooze)).remind_at, tomorrow)
-await taskwright.deleteReminder({ path: ofReminder })
+await taskwright.deleteReminder({ path: reminderPath })
 equal('deleted', await reminders(), [])
 ok('remind')
 
@@ -149,9 +149,9 @@ const planned = await colleague.listProjectTasks({ path: place })
 equal('tasks of the project', planned.items, [shared])
 ok('project')
 
-const ofPlan = { task_id: plan.id }
+const planPath = { task_id: plan.id }
 const question = { body: `Is the date right, @${user.username}?` }
-const comment = await taskwright.createComment({ path: ofPlan, body: question })
+const comment = await taskwright.createComment({ path: planPath, body: question })
 equal('mentions', comment.mentions, [user.id])
 const read = await taskwright.getComment({ path: { comment_id: comment.id } })
 equal('the same comment', read, comment)
@@ -163,8 +163,8 @@ const edit = {
 const edited = await taskwright.updateComment(edit)
 equal('version', edited.version, 2)
 await problem(412, taskwright.updateComment(edit))
-const answer = await colleague.createComment({ path: ofPlan, body: { body: 'It is.' } })
-const comments = each((next) => taskwright.listTaskComments({ path: ofPlan, query: { limit: 1, ...next } }))
+const answer = await colleague.createComment({ path: planPath, body: { body: 'It is.' } })
+const comments = each((next) => taskwright.listTaskComments({ path: planPath, query: { limit: 1, ...next } }))
 equal('comments', await Array.fromAsync(comments), [edited, answer])
 ok('comment')
 
@@ -172,18 +172,18 @@ const step = { title: 'Choose the date', parent_id: plan.id }
 const subtask = await taskwright.createTask({ body: step })
 equal('parent', subtask.parent_id, plan.id)
 equal('project', subtask.project_id, project.id)
-equal('subtasks', (await taskwright.getTask({ path: ofPlan })).subtask_count, 1)
+equal('subtasks', (await taskwright.getTask({ path: planPath })).subtask_count, 1)
 ok('subtask')
 
-const relation = { ...ofPlan, kind: 'blocked_by' as const, other_task_id: subtask.id }
+const relation = { ...planPath, kind: 'blocked_by' as const, other_task_id: subtask.id }
 await taskwright.addTaskRelation({ path: relation })
-const related = (await taskwright.listTaskRelations({ path: ofPlan })).items
+const related = (await taskwright.listTaskRelations({ path: planPath })).items
 equal(
   'relations',
   related.map(({ kind, other_task_id }) => [kind, other_task_id]),
   [['blocked_by', subtask.id]],
 )
-equal('is blocked', (await taskwright.getTask({ path: ofPlan })).is_blocked, true)
+equal('is blocked', (await taskwright.getTask({ path: planPath })).is_blocked, true)
 ok('relation')
 
 await colleague.followTask({ path: { task_id: subtask.id } })
@@ -203,17 +203,17 @@ ok('inbox')
 
 const subscription = { ...place, url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
 const webhook = await taskwright.createWebhook({ body: subscription })
-const ofWebhook = { webhook_id: webhook.id }
-const { id: delivery_id } = await taskwright.testWebhook({ path: ofWebhook })
+const webhookPath = { webhook_id: webhook.id }
+const { id: delivery_id } = await taskwright.testWebhook({ path: webhookPath })
 const delivery = await eventually('delivery', async () => {
-  const sending = await taskwright.getWebhookDelivery({ path: { ...ofWebhook, delivery_id } })
+  const sending = await taskwright.getWebhookDelivery({ path: { ...webhookPath, delivery_id } })
   return sending.ended_at === null ? undefined : sending
 })
 equal('delivery', [delivery.status, delivery.response_status], [grown('delivered'), 204])
-equal('deliveries', (await taskwright.listWebhookDeliveries({ path: ofWebhook })).items, [delivery])
+equal('deliveries', (await taskwright.listWebhookDeliveries({ path: webhookPath })).items, [delivery])
 ok('webhook')
 
-const history = (await taskwright.listTaskEvents({ path: ofPlan })).items
+const history = (await taskwright.listTaskEvents({ path: planPath })).items
 equal('history', history.at(-1)?.type, grown('task.created'))
 const search = { project_id: [project.id], type: ['comment.*'] }
 const events = (await taskwright.listEvents({ query: search })).items
@@ -243,14 +243,14 @@ const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; 
   return newest
 }
 const { id: position } = await nextEvent('ready')
-const missed = await taskwright.createComment({ path: ofPlan, body: { body: 'Nobody is listening.' } })
+const missed = await taskwright.createComment({ path: planPath, body: { body: 'Nobody is listening.' } })
 const resumed = await nextEvent('comment.created', position)
 // The client parses data, which is text in the contract.
 equal('resumed', (resumed.data as Event).resource_id, missed.id)
 ok('stream')
 
 await taskwright.deleteProject({ path: place })
-await problem(404, colleague.getTask({ path: ofPlan }))
+await problem(404, colleague.getTask({ path: planPath }))
 ok('delete')
 
 const { version } = await taskwright.getTask({ path })
