@@ -1,3 +1,4 @@
+import { areFilesHeld } from './file-holds.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext } from './engine/context.ts'
@@ -20,7 +21,7 @@ const claim = statement(
     return sql`
       with due as materialized (
         select ${fileDeletions.storage_key} from file_deletions
-        where ${fileDeletions.due_at} <= now() or ${fileDeletions.due_at} > ${postponed} + ${minStepBack}
+        where (${fileDeletions.due_at} <= now() or ${fileDeletions.due_at} > ${postponed} + ${minStepBack}) and not ${areFilesHeld}
         order by ${fileDeletions.due_at} limit ${p.limit} for update skip locked
       ), claimed as ${builder
         .update(fileDeletions)
@@ -41,7 +42,8 @@ export interface DeletedFile {
 
 /**
  * Claims files from the queue, by due time. Claimed files become due again after `retryAfter` milliseconds, so that neither a
- * failing file nor a crash blocks the queue. A file with a later due time was claimed before the clock was set back.
+ * failing file nor a crash blocks the queue. A file with a later due time was claimed before the clock was set back. None is claimed
+ * while a backup keeps all files; whatever was claimed before has no row in the backup, which begins later.
  */
 export const claimFileDeletions = async (
   db: Database,
@@ -97,20 +99,21 @@ const unreferenced = statement(
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map(({ storage_key }) => storage_key)
 
-const referenced = query(
-  'files.is_referenced',
+const kept = query(
+  'files.is_kept',
   { key: 'text' },
-  { is_referenced: 'bool' },
+  { is_kept: 'bool' },
   (p) => sql`
     select exists (select from attachments where ${attachments.storage_key} = ${p.key})
       or exists (select from imports where ${imports.storage_key} = ${p.key})
-      or exists (select from uploads where ${uploads.storage_key} = ${p.key}) as is_referenced`,
+      or exists (select from uploads where ${uploads.storage_key} = ${p.key})
+      or ${areFilesHeld} as is_kept`,
 )
 
-/** Whether an attachment, an import or an upload references the key. */
-export const isReferenced = async (ctx: StatementContext, key: string): Promise<boolean> => {
-  const [row] = await referenced(ctx, { key })
-  return row?.is_referenced === true
+/** Whether an attachment, an import or an upload references the key, or one may do so in a backup that is being written. */
+export const isKept = async (ctx: StatementContext, key: string): Promise<boolean> => {
+  const [row] = await kept(ctx, { key })
+  return row?.is_kept === true
 }
 
 const attachmentKeys = statement(

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../db/engine/client.ts'
+import { hasFileHold } from '../db/file-holds.ts'
 import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from '../db/files.ts'
 import { restartHistoryIfCopied } from '../db/task-changes.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
@@ -77,6 +78,8 @@ const removeListed = async (
   // By the clock that has set the times of the files: the clock of this process can be ahead of it.
   const before = new Date((await deps.storage.now()).getTime() - grace)
   for await (const files of filesWithoutRows(deps.db, listed)) {
+    // A backup that begins later has no rows of old files that have none now.
+    if (await hasFileHold(deps.db)) return
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(
       deps,

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { AttachableTask } from '../db/attachments.ts'
 import { newId } from '../db/engine/ids.ts'
 import { pipeline } from '../db/engine/pipeline.ts'
-import { isReferenced } from '../db/files.ts'
+import { isKept } from '../db/files.ts'
 import { lockStorageUse } from '../db/quotas.ts'
 import { lockTask, readTaskOfUpload } from '../db/task-facts.ts'
 import {
@@ -204,7 +204,7 @@ export const createUploads = ({
    */
   const removeIfGone = async (ctx: OpContext, key: string): Promise<boolean> => {
     try {
-      if (await isReferenced(ctx, key)) return false
+      if (await isKept(ctx, key)) return false
       await storage.removeUnfinished(key)
       return true
     } catch {

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { newId } from '../../src/db/engine/ids.ts'
+import { FileHoldLost, hasFileHold, holdFiles } from '../../src/db/file-holds.ts'
 import { takeLease, withLease } from '../../src/db/leases.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { FileMissing, type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
@@ -348,6 +349,49 @@ t.test('a missing storage folder is not reported as missing files', async (t) =>
     lines.filter((line) => typeof line === 'object' && 'attachment_id' in line),
     [],
   )
+})
+
+t.test('no file is removed while a backup reads them', async (t) => {
+  await eventually('the earlier jobs have finished', isIdle)
+  const { task, keys } = await newFiles(2)
+  const orphans = await putOrphans(2)
+  const half = join(folder, 'incoming', newKey())
+  await writeFile(half, 'half a file')
+  await age(half)
+  const wanted = [...keys, ...orphans, basename(half)]
+  const left = async (): Promise<string[]> => (await stored()).filter((key) => wanted.includes(key))
+  await db.run('delete from tasks where id = $1', [task.id])
+  await holdFiles(db, async () => {
+    await holdFiles(db, async () => {
+      await runJobs(jobDeps)
+      t.strictSame(new Set(await left()), new Set(wanted))
+    })
+    await runJobs(jobDeps)
+    t.strictSame(new Set(await left()), new Set(wanted), 'nor while another one does')
+  })
+  await runJobs(jobDeps)
+  t.strictSame(await left(), [])
+  t.ok(await isIdle())
+})
+
+t.test('a backup without a sign of life keeps no file after an hour', async (t) => {
+  await eventually('the earlier jobs have finished', isIdle)
+  const [orphan = ''] = await putOrphans(1)
+  const lost = holdFiles(db, async () => {
+    for (const [sign, isHeld] of [
+      ['30 minutes', true],
+      ['61 minutes', false],
+      ['-2 hours', false],
+    ] as const) {
+      await db.run(`update leases set expires_at = now() + interval '1 hour' - interval '${sign}'`, [])
+      t.equal(await hasFileHold(db), isHeld, sign)
+    }
+    await db.run(`update leases set expires_at = now() - interval '1 second'`, [])
+    await runJobs(jobDeps)
+    t.notOk((await stored()).includes(orphan))
+  })
+  await t.rejects(lost, FileHoldLost, 'the backup fails')
+  t.ok(await isIdle())
 })
 
 t.test('files of another database are not removed', async (t) => {

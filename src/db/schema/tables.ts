@@ -1601,7 +1601,10 @@ export const fileDeletions = pgTable(
   (t) => [index('file_deletions_due').on(t.due_at)],
 )
 
-/** Leases of exclusive jobs. Rows, because advisory locks do not exclude each other on the embedded database. */
+/**
+ * Leases of exclusive jobs, and of backups that keep all files (file-holds.ts). Rows, because advisory locks do not exclude each other on
+ * the embedded database.
+ */
 export const leases = pgTable('leases', {
   name: text('name').primaryKey(),
   holder: uuid('holder').notNull(),
