@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { brotliCompress, constants } from 'node:zlib'
 import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
+import released from '../src/db/migrations/released-routines.json' with { type: 'json' }
 import { createClient } from '../src/db/engine/connection.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
 import { fillInstallation, type Recording, startInstallation } from '../test/fixture/installation.ts'
@@ -74,11 +75,17 @@ await runToEnd('release:prepare', 600_000, async (t) => {
     join(folder, 'openapi.json'),
     `${JSON.stringify(load(await readFile(inRepository('openapi.yaml'), 'utf8')))}\n`,
   )
-  await writeFile(join(folder, 'schema.json'), `${JSON.stringify(readSchema())}\n`)
+  const schema = readSchema()
+  await writeFile(join(folder, 'schema.json'), `${JSON.stringify(schema)}\n`)
+  // A later version restores archives with these routines.
+  await writeFile(
+    inRepository('src/db/migrations/released-routines.json'),
+    `${JSON.stringify({ ...released, [version]: schema.routines.hash }, null, 2)}\n`,
+  )
   await writeFile(join(folder, 'backup.tar.br'), compressed)
   await writeFile(join(folder, 'recording.json'), inLines(recording))
   execFileSync(process.execPath, [inRepository('scripts/run/test.ts'), 'test/upgrades.ts'], {
     stdio: 'inherit',
   })
-  console.log(`Wrote test/releases/${version}. Commit it.`)
+  console.log(`Wrote test/releases/${version} and released-routines.json. Commit them.`)
 })

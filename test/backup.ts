@@ -1,10 +1,22 @@
-import { readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { writeArchive } from '../scripts/operate/archive.ts'
+import { addDatabase } from '../scripts/operate/backup-format.ts'
+import { openDatabase } from '../src/db/engine/client.ts'
+import type { ServerConnection } from '../src/db/engine/connection.ts'
+import { migrate, readMigrationState, readSchema, type Schema } from '../src/db/engine/migrate.ts'
+import type { MigrationMeta } from '../src/db/schema/drizzle.ts'
+import { readTables } from '../src/db/transfer/read.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { backupOf, schemaOf } from './fixture/releases.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
 /** Backup, restore and migration to a server. The data is compared through the API, with the tokens issued before. */
@@ -91,6 +103,7 @@ let taskCount = tasks.items.length
 t.test('a backup of the running service is consistent, and stops nothing', async (t) => {
   t.equal(before.files.flatMap(({ contents }) => contents).length, 3)
   const acknowledged: { readonly id: string; readonly at: number }[] = []
+  const attachments: string[] = []
   const writing = new AbortController()
   const write = async (): Promise<void> => {
     while (!writing.signal.aborted) {
@@ -99,9 +112,17 @@ t.test('a backup of the running service is consistent, and stops nothing', async
         body: { title: 'While it runs', description: 'x'.repeat(20_000) },
       })
       const params = { task_id: task.id }
-      await expect('addTaskAttachment', 201, { token: bob.token, params, body: fileForm(task.id) })
+      const { body: attachment } = await expect('addTaskAttachment', 201, {
+        token: bob.token,
+        params,
+        body: fileForm(task.id),
+      })
       acknowledged.push({ id: task.id, at: performance.now() })
       taskCount += 1
+      attachments.push(attachment.id)
+      // The service removes the file at once, if it may.
+      const [attach_id = ''] = attachments.splice(0, Math.max(0, attachments.length - 10)).slice(0, 1)
+      if (attach_id !== '') await expect('deleteAttachment', 204, { token: bob.token, params: { attach_id } })
     }
   }
   const writers = [write(), write()]
@@ -118,7 +139,6 @@ t.test('a backup of the running service is consistent, and stops nothing', async
   t.equal(made.code, 0, made.output)
   t.match(second.output, /^bob\t/m, 'other commands use the database meanwhile')
   t.strictSame(await readdir(backups), ['running.tar'])
-  t.notOk((await readdir(DATA_DIR)).includes('backing-up'))
   t.equal(await first.end('SIGTERM'), 0)
 
   const restored = await temporaryFolder(t)
@@ -214,6 +234,151 @@ t.test('mistakes are reported with what to do', async (t) => {
 })
 
 const skip = serverUrl === undefined && 'needs a server'
+
+/** An archive with the tables of a database, as a version with the schema wrote it. */
+const archiveOf = async (t: Test, options: ServerConnection, schema: Schema): Promise<string> => {
+  const archive = join(backups, `${schema.routines.revision}-${schema.migrations.length}.tar`)
+  await writeArchive(archive, await temporaryFolder(t), async (entries) => {
+    await readTables(options, (tables) => addDatabase(entries, tables, { hasFiles: true, schema }))
+  })
+  return archive
+}
+
+t.test('an archive of an earlier schema is upgraded', { skip }, async (t) => {
+  const released = schemaOf('0.2.0')
+  const [first, second] = [
+    await createEmptyDatabase(t, serverUrl ?? ''),
+    await createEmptyDatabase(t, serverUrl ?? ''),
+  ]
+  await migrate(first.options, { schema: released })
+  const db = openDatabase(first.options)
+  await db.run(
+    `insert into users (id, username, email, display_name, role)
+    values ('00000000-0000-7000-8000-000000000001', 'ada', 'ada@example.com', 'Ada', 'member')`,
+    [],
+  )
+  await db.close()
+  const archive = await archiveOf(t, first.options, released)
+  const target = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: second.options.url }
+  const restored = await runProcess(target, program('restore'), [archive])
+  t.equal(restored.code, 0, restored.output)
+  const { pending, unknown } = await readMigrationState(second.options)
+  t.strictSame({ pending, unknown }, { pending: 0, unknown: 0 })
+  const users = await runProcess(target, program('admin'), ['user', 'list'])
+  t.match(users.output, /^ada\t/m)
+})
+
+t.test('archives that this version does not know are refused by name', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  await migrate(options)
+  const current = readSchema()
+  const [last] = current.migrations.slice(-1)
+  const newer = {
+    ...current,
+    migrations: [...current.migrations, { ...(last as MigrationMeta), folderMillis: 9e12 }],
+  }
+  const sql = `${current.routines.sql}\ndrop table users;`
+  const hash = createHash('sha256').update(sql).digest('hex')
+  const foreign = {
+    ...current,
+    migrations: current.migrations.slice(1),
+    routines: { revision: 1, sql, hash },
+  }
+  const refusals = [
+    [newer, /written by Taskwright \S+, and this is \S+\. Restore it with that version or a newer one/],
+    [foreign, /written by an unreleased state of Taskwright/],
+  ] as const
+  const target = { DATA_DIR: await temporaryFolder(t) }
+  for (const [schema, message] of refusals) {
+    const { code, output } = await runProcess(target, program('restore'), [
+      await archiveOf(t, options, schema),
+    ])
+    t.equal(code, 1)
+    t.match(output, message)
+  }
+  const { code, output } = await runProcess(target, program('restore'), [await backupOf(t, '0.2.0')])
+  t.equal(code, 1)
+  t.match(output, /\.tar was written by Taskwright 0\.1 or 0\.2\. "npm run carry-over"/)
+  t.strictSame(await readdir(target.DATA_DIR), [])
+})
+
+t.test('a backup of a server restores to another, and to DATA_DIR', { skip }, async (t) => {
+  const server = await createEmptyDatabase(t, serverUrl ?? '')
+  const source = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.options.url }
+  const restored = await runProcess(source, program('restore'), [file])
+  t.equal(restored.code, 0, restored.output)
+  t.strictSame((await readdir(source.DATA_DIR)).toSorted(), ['attachments', 'jwt-secret'])
+  const running = await startProcess(t, source)
+  t.strictSame(await everything(running.url), before)
+  const archive = join(backups, 'server.tar')
+  const made = await runProcess(source, program('backup'), [archive])
+  t.equal(made.code, 0, made.output)
+  t.equal(await running.end('SIGTERM'), 0)
+  t.notMatch(running.output(), 'belong')
+
+  const occupied = await runProcess({ ...source, DATA_DIR: await temporaryFolder(t) }, program('restore'), [
+    archive,
+  ])
+  t.equal(occupied.code, 1)
+  t.match(occupied.output, /The table \w+ of the new database is not empty/)
+
+  const own = { DATA_DIR: await temporaryFolder(t) }
+  const back = await runProcess(own, program('restore'), [archive])
+  t.equal(back.code, 0, back.output)
+  const service = await startProcess(t, own)
+  t.strictSame(await everything(service.url), before)
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
+/** Starts a command, and kills it as soon as there is a file or folder. */
+const killAt = async (
+  name: string,
+  environment: { readonly DATA_DIR: string },
+  argument: string,
+  path: string,
+) => {
+  const child = spawn(process.execPath, [program(name), argument], {
+    env: { PATH: process.env.PATH, ...environment },
+    stdio: 'ignore',
+  })
+  const exited = once(child, 'close')
+  await eventually(`there is ${path}`, async () => existsSync(path) || child.exitCode !== null)
+  child.kill('SIGKILL')
+  await exited
+  // So that the next process need not wait until it expires.
+  await rm(join(environment.DATA_DIR, 'lock'), { recursive: true, force: true })
+}
+
+t.test('a restore that was killed starts over, or finishes', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  for (const until of ['restoring', 'restoring/postgresql', 'restoring/attachments']) {
+    await killAt('restore', { DATA_DIR }, file, join(DATA_DIR, until))
+    t.notOk((await readdir(DATA_DIR)).includes('postgresql'), until)
+  }
+  const restored = await runProcess({ DATA_DIR }, program('restore'), [file])
+  t.equal(restored.code, 0, restored.output)
+  // As a kill between the moves of a verified restore leaves it.
+  await mkdir(join(DATA_DIR, 'restoring'))
+  for (const name of ['attachments', 'postgresql'])
+    await rename(join(DATA_DIR, name), join(DATA_DIR, 'restoring', name))
+  await writeFile(join(DATA_DIR, 'restoring', 'verified'), 'null')
+  const finished = await runProcess({ DATA_DIR }, program('restore'), [file])
+  t.equal(finished.code, 0, finished.output)
+  t.match(finished.output, /the restore that was interrupted is complete/)
+  t.strictSame((await readdir(DATA_DIR)).toSorted(), ['attachments', 'jwt-secret', 'postgresql'])
+  const service = await startProcess(t, { DATA_DIR })
+  t.strictSame(await everything(service.url), before)
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
+t.test('a backup that was killed leaves nothing that counts as one', async (t) => {
+  const archive = join(backups, 'killed.tar')
+  await killAt('backup', { DATA_DIR }, archive, join(backups, '.killed.tar.unfinished'))
+  t.notOk(existsSync(archive))
+  const again = await runProcess({ DATA_DIR }, program('backup'), [archive])
+  t.equal(again.code, 0, again.output)
+  t.notOk(existsSync(join(backups, '.killed.tar.unfinished')))
+})
 
 t.test('migrate-to moves everything to a server', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')

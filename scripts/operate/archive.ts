@@ -1,21 +1,21 @@
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, opendir, readFile, stat } from 'node:fs/promises'
-import { basename, dirname, join, sep } from 'node:path'
+import { mkdir, open, opendir, readFile, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { Readable, Transform, Writable } from 'node:stream'
 import { finished, pipeline } from 'node:stream/promises'
-import { createTarDecoder, createTarPacker, type TarHeader, type TarPackController } from 'modern-tar'
+import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
 import { syncFolder } from '../../src/postgres/cluster.ts'
 
 /**
- * The archive of a folder, as a tar file. Its last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x`
- * and `sha256sum -c SHA256SUMS` can extract and verify it. A truncated archive lacks this entry.
+ * Archives as tar files. The last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x` and
+ * `sha256sum -c SHA256SUMS` can extract and verify it. A truncated archive lacks this entry.
  */
 
 const sumsName = 'SHA256SUMS'
 
 /** The file is no complete archive. */
-class ArchiveUnusable extends Error {
+export class ArchiveUnusable extends Error {
   constructor(reason: string, options?: ErrorOptions) {
     super(
       `The archive cannot be used: ${reason}. Nothing was restored. Copy it again from where it was written, or use another backup`,
@@ -24,101 +24,167 @@ class ArchiveUnusable extends Error {
   }
 }
 
-/** Archives `folder` without the excluded paths in a new file. `scratch` is a folder for temporary files. */
-export const writeArchive = async (
-  file: string,
-  folder: string,
-  isExcluded: (path: string) => boolean,
-  scratch: string,
-): Promise<{ readonly files: number; readonly bytes: number }> => {
-  const { readable, controller } = createTarPacker()
-  const written = pipeline(readable, createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }))
-  const sums = join(scratch, sumsName)
-  const [[files, bytes]] = await Promise.all([addFolder(controller, folder, isExcluded, sums), written])
-  await syncFolder(dirname(file))
-  return { files, bytes }
+/** An archive that is being written. */
+export interface ArchiveWriter {
+  /** Adds a file, whose content has `size` bytes. */
+  add(name: string, size: number, content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<void>
 }
 
-const addFolder = async (
-  archive: TarPackController,
-  folder: string,
-  isExcluded: (path: string) => boolean,
-  sumsPath: string,
-): Promise<readonly [files: number, bytes: number]> => {
-  let [files, bytes] = [0, 0]
-  const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
+/**
+ * Writes a new archive beside its final path, and renames it when it is complete and durable. `scratch` is a folder for temporary files.
+ * Rejects with the error of `fill`; nothing is left behind then.
+ */
+export const writeArchive = async (
+  file: string,
+  scratch: string,
+  fill: (archive: ArchiveWriter) => Promise<void>,
+): Promise<{ readonly files: number; readonly bytes: number }> => {
+  const unfinished = unfinishedName(file)
+  await rm(unfinished, { force: true })
   try {
-    for await (const { path, isFolder } of walk(folder, isExcluded)) {
-      const name = path.split(sep).join('/')
-      if (isFolder) {
-        await archive.add({ name: `${name}/`, type: 'directory', size: 0, mode: 0o700 }).close()
-        continue
+    const { readable, controller } = createTarPacker()
+    const output = createWriteStream(unfinished, { flags: 'wx', mode: 0o600, flush: true })
+    const writing = async () => {
+      try {
+        return await addEntries(controller, join(scratch, sumsName), fill)
+      } catch (error) {
+        controller.error(error)
+        throw error
       }
-      const { hash, size } = await addFile(archive, join(folder, path), name)
-      files += 1
-      bytes += size
-      await write(sums, sumLine(hash, name))
     }
-    sums.end()
-    await finished(sums)
-    await addFile(archive, sumsPath, sumsName)
-    archive.finalize()
-    return [files, bytes]
+    const [written] = await Promise.all([writing(), pipeline(readable, output)])
+    await rename(unfinished, file)
+    await syncFolder(dirname(file))
+    return written
   } catch (error) {
-    sums.destroy()
-    archive.error(error)
+    await rm(unfinished, { force: true })
     throw error
   }
 }
 
-const addFile = async (archive: TarPackController, path: string, name: string) => {
-  const { size } = await stat(path)
-  const hash = createHash('sha256')
-  // If the file grows or shrinks while it is read, the entry fails.
-  const entry = Writable.fromWeb(archive.add({ name, size, mode: 0o600 }))
-  await pipeline(createReadStream(path), hashing(hash), entry)
-  return { hash, size }
-}
-
-/**
- * Extracts an archive into an empty folder and verifies every file. Rejects if a file is damaged, missing or not listed; the caller
- * then removes the extracted files.
- */
-export const readArchive = async (file: string, folder: string, scratch: string): Promise<number> => {
-  const entries = Readable.toWeb(createReadStream(file)).pipeThrough(createTarDecoder({ strict: true }))
-  const sumsPath = join(scratch, `${sumsName}.found`)
+const addEntries = async (
+  controller: ReturnType<typeof createTarPacker>['controller'],
+  sumsPath: string,
+  fill: (archive: ArchiveWriter) => Promise<void>,
+) => {
+  let [files, bytes] = [0, 0]
   const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
-  let files = 0
-  let isComplete = false
+  const addEntry = async (
+    name: string,
+    size: number,
+    content: Parameters<ArchiveWriter['add']>[2],
+  ): Promise<Hash> => {
+    const hash = createHash('sha256')
+    // Fails if the content has another size.
+    await pipeline(content, hashing(hash), Writable.fromWeb(controller.add({ name, size, mode: 0o600 })))
+    return hash
+  }
   try {
-    for await (const { header, body } of entries) {
-      const { name, type } = checkHeader(header)
-      if (isComplete) throw new ArchiveUnusable('it has data after its end')
-      if (type === 'directory') {
-        await mkdir(join(folder, name), { recursive: true, mode: 0o700 })
-        continue
-      }
-      isComplete = name === sumsName
-      const path = isComplete ? join(scratch, sumsName) : join(folder, name)
-      const hash = createHash('sha256')
-      const output = createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true })
-      await pipeline(Readable.fromWeb(body), hashing(hash), output)
-      if (isComplete) continue
-      files += 1
-      await write(sums, sumLine(hash, name))
-    }
-  } catch (error) {
-    // All others are errors of the system, or of the tar reader about the content.
-    if (error instanceof ArchiveUnusable || (error instanceof Error && 'syscall' in error)) throw error
-    const reason = error instanceof Error ? error.message : String(error)
-    throw new ArchiveUnusable(`it is truncated or damaged (${reason})`, { cause: error })
+    await fill({
+      async add(name, size, content) {
+        await write(sums, sumLine(await addEntry(name, size, content), name))
+        files += 1
+        bytes += size
+      },
+    })
   } finally {
     sums.end()
     await finished(sums)
   }
-  if (!isComplete) throw new ArchiveUnusable('it is truncated')
-  if (!(await isSame(join(scratch, sumsName), sumsPath)))
-    throw new ArchiveUnusable('its checksums do not match')
+  await addFile({ add: async (...entry) => void (await addEntry(...entry)) }, sumsPath, sumsName)
+  controller.finalize()
+  return { files, bytes }
+}
+
+/** Adds a file of the disk as it is now: of one that grows, what it has at first. */
+export const addFile = async (archive: ArchiveWriter, path: string, name: string): Promise<void> => {
+  await using handle = await open(path)
+  const { size } = await handle.stat()
+  const content = size === 0 ? [] : handle.createReadStream({ end: size - 1, autoClose: false })
+  await archive.add(name, size, content)
+}
+
+/** A file or a folder of an archive. */
+export interface ArchiveEntry {
+  readonly name: string
+  readonly type: 'file' | 'directory'
+  readonly size: number
+  /** Can be read until the next entry. */
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+/**
+ * Reads the entries of an archive. When the last one was read, each file has been compared with its checksum: until then, what was read can
+ * be damaged.
+ *
+ * @throws ArchiveUnusable if the archive is damaged or incomplete
+ */
+export async function* readEntries(file: string, scratch: string): AsyncGenerator<ArchiveEntry, void> {
+  const entries = Readable.toWeb(createReadStream(file)).pipeThrough(createTarDecoder({ strict: true }))
+  const sumsPath = join(scratch, `${sumsName}.found`)
+  const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
+  let listed: string | null = null
+  try {
+    for await (const { header, body } of entries) {
+      const { name, type } = checkHeader(header)
+      if (listed !== null) throw new ArchiveUnusable('it has data after its end')
+      const hash = createHash('sha256')
+      const content = hashed(body, hash)
+      if (name === sumsName) {
+        listed = Buffer.concat(await Array.fromAsync(content)).toString()
+        continue
+      }
+      yield { name, type, size: header.size, body: content }
+      // The rest, if it was not read.
+      for await (const _ of content);
+      if (type === 'file') await write(sums, sumLine(hash, name))
+    }
+  } catch (error) {
+    throw unusable(error)
+  } finally {
+    sums.end()
+    await finished(sums)
+  }
+  if (listed === null) throw new ArchiveUnusable('it is truncated')
+  if ((await readFile(sumsPath, 'utf8')) !== listed) throw new ArchiveUnusable('its checksums do not match')
+}
+
+async function* hashed(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncGenerator<Uint8Array, void> {
+  try {
+    for await (const chunk of body) {
+      hash.update(chunk)
+      yield chunk
+    }
+  } catch (error) {
+    throw unusable(error)
+  }
+}
+
+/** All but errors of the system are errors of the tar reader about the content. */
+const unusable = (error: unknown): Error => {
+  if (error instanceof ArchiveUnusable || (error instanceof Error && 'syscall' in error)) return error
+  const reason = error instanceof Error ? error.message : String(error)
+  return new ArchiveUnusable(`it is truncated or damaged (${reason})`, { cause: error })
+}
+
+/** Writes a file of an archive to a folder, durably. */
+export const extractEntry = async ({ name, type, body }: ArchiveEntry, folder: string): Promise<void> => {
+  const path = join(folder, name)
+  await mkdir(type === 'directory' ? path : dirname(path), { recursive: true, mode: 0o700 })
+  if (type === 'file')
+    await pipeline(body, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }))
+}
+
+/**
+ * Extracts an archive into an empty folder and verifies every file. Resolves to their number. Rejects if a file is damaged, missing or not
+ * listed; the caller then removes the extracted files.
+ */
+export const readArchive = async (file: string, folder: string, scratch: string): Promise<number> => {
+  let files = 0
+  for await (const entry of readEntries(file, scratch)) {
+    await extractEntry(entry, folder)
+    if (entry.type === 'file') files += 1
+  }
   return files
 }
 
@@ -146,29 +212,18 @@ const write = async (stream: NodeJS.WritableStream, text: string): Promise<void>
   if (!stream.write(text)) await new Promise((resolve) => stream.once('drain', resolve))
 }
 
-/** Compares two lists of checksums in memory: one line for each file. */
-const isSame = async (one: string, other: string): Promise<boolean> =>
-  (await readFile(one)).equals(await readFile(other))
-
-/** The files and folders in a folder. A folder comes before its content. @throws Error for a link, which would be missing in a copy */
-export async function* walk(
-  folder: string,
-  isExcluded: (path: string) => boolean,
-  below = '',
-): AsyncGenerator<{ readonly path: string; readonly isFolder: boolean }> {
+/** The files in a folder and below. @throws Error for a link, which would be missing in a copy */
+export async function* filesBelow(folder: string, below = ''): AsyncGenerator<string, void> {
   for await (const entry of await opendir(join(folder, below))) {
     const path = join(below, entry.name)
-    if (isExcluded(path)) continue
     if (entry.isSymbolicLink())
       throw new Error(
         `${join(folder, path)} is a link. Mount its target there instead, or set DATA_DIR to the target`,
       )
-    if (entry.isFile()) yield { path, isFolder: false }
-    if (!entry.isDirectory()) continue
-    yield { path, isFolder: true }
-    yield* walk(folder, isExcluded, path)
+    if (entry.isFile()) yield path
+    if (entry.isDirectory()) yield* filesBelow(folder, path)
   }
 }
 
 /** The temporary name of a file until it is complete. */
-export const unfinishedName = (file: string): string => join(dirname(file), `.${basename(file)}.unfinished`)
+const unfinishedName = (file: string): string => join(dirname(file), `.${basename(file)}.unfinished`)

@@ -1,111 +1,117 @@
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
+import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
-import { readConfig } from '../../src/config/config.ts'
-import { freeBytesOf } from '../../src/db/engine/disk-space.ts'
-import { postgresFolder, syncFolder } from '../../src/postgres/cluster.ts'
+import { type Config, readConfig } from '../../src/config/config.ts'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import type { ServerConnection } from '../../src/db/engine/connection.ts'
+import { DiskFull, freeBytesOf } from '../../src/db/engine/disk-space.ts'
+import { readMigrationState } from '../../src/db/engine/migrate.ts'
+import { hasCode } from '../../src/db/engine/system-errors.ts'
+import { holdFiles } from '../../src/db/file-holds.ts'
+import { selectAttachmentKeys } from '../../src/db/files.ts'
+import { readTables } from '../../src/db/transfer/read.ts'
 import { minFreeBytes } from '../../src/postgres/settings.ts'
-import { unfinishedName, walk, writeArchive } from './archive.ts'
-import { expectDatabase, lockData } from './configured-database.ts'
+import { secretPath } from '../../src/process/secrets.ts'
+import { incomingFolder, shards } from '../../src/storage/disk/folders.ts'
+import { filesFolder } from '../../src/storage/open.ts'
+import { addFile, type ArchiveWriter, filesBelow, writeArchive } from './archive.ts'
+import { addDatabase } from './backup-format.ts'
+import { openConfigured } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
-import { connectToService } from './running-service.ts'
-import { copyRunning } from './snapshot.ts'
-import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { runToEnd } from '../run/run-to-end.ts'
 
 /**
- * Writes the database, the attachments and the generated secret of DATA_DIR to one file. `npm run restore` reads it:
+ * Writes the database, the attachments and the generated secret to one file. `npm run restore` reads it:
  *
  *     npm run backup -- /backups/taskwright.tar
  *
- * While the service runs, it goes on; otherwise it cannot start during the backup.
+ * The service may run, also several instances.
  */
 
 const deadline = 24 * 3_600_000
 
 const usage = `Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar
 
-Writes the database, the attachments and the generated secret of DATA_DIR to a new file, also while the service runs.`
-
-/** Files of a running process, and what `npm run carry-over` has left. */
-const excluded = new Set([
-  'carrying-over',
-  'postgres',
-  'postgres-before-0.3',
-  'lock',
-  'postgresql.lock',
-  'postgresql.new',
-  join('postgresql', 'postmaster.pid'),
-  join('postgresql', '.s.PGSQL.5432.lock'),
-  'libraries',
-  'compiled',
-  'backing-up',
-])
-const isExcluded = (path: string): boolean => excluded.has(path)
+Writes the database, the attachments and the generated secret to a new file, also while the service runs.`
 
 helpIfAsked(usage)
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)
   if (name === undefined || more.length > 0) throw new Error(usage)
-  const { dataDir, databaseUrl, storageUrl } = readConfig()
-  if (databaseUrl !== null)
-    throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
-  await expectDatabase({ dataDir })
+  const config = readConfig()
+  const { dataDir, storageUrl } = config
   const file = resolve(name)
   if (existsSync(file)) throw new Error(`${file} already exists. Name another file, or remove it first`)
   if (!existsSync(dirname(file)))
     throw new Error(`The folder ${dirname(file)} does not exist. Create it first`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
-  const folder = await prepareFolder(t, dataDir, dirname(file))
+  const connection = await openConfigured(t, config)
+  await expectCurrentSchema(connection)
+  const db = openDatabase(connection)
+  t.teardown(() => db.close())
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
-  const unfinished = unfinishedName(file)
-  await rm(unfinished, { force: true })
-  t.teardown(() => rm(unfinished, { force: true }))
-
-  const { files, bytes } = await writeArchive(unfinished, folder, isExcluded, scratch)
-  await rename(unfinished, file)
-  await syncFolder(dirname(file))
-  console.log(`${file}: ${files} files, ${bytes} bytes`)
-  if (storageUrl !== null)
-    console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
+  const hasFiles = storageUrl === null
+  const expectSpace = await spaceCheck(config, dirname(file))
+  let rows = 0
+  const { files, bytes } = await writeArchive(file, scratch, (unchecked) => {
+    const archive: ArchiveWriter = {
+      async add(entry, size, content) {
+        await expectSpace(size)
+        await unchecked.add(entry, size, content)
+      },
+    }
+    return holdFiles(db, async () => {
+      rows = await readTables(connection, (tables) => addDatabase(archive, tables, { hasFiles }))
+      if (hasFiles) await addFiles(archive, db, filesFolder(config))
+      await ifPresent(addFile(archive, secretPath(dataDir), 'jwt-secret'))
+    })
+  })
+  console.log(`${file}: ${rows} rows, ${files} files, ${bytes} bytes`)
+  if (!hasFiles) console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
 })
 
-/** The folder to archive: DATA_DIR, which no service can use meanwhile, or a copy of it that the running service leaves alone. */
-async function prepareFolder(t: Teardown, dataDir: string, target: string): Promise<string> {
-  const service = await connectToService(dataDir)
-  if (service === null) {
-    await lockData(t, dataDir)
-    return dataDir
+/** @throws Error */
+async function expectCurrentSchema(connection: ServerConnection): Promise<void> {
+  const { pending, unknown } = await readMigrationState(connection)
+  if (pending > 0 || unknown > 0)
+    throw new Error(
+      'The database has the schema of another version of Taskwright. Back it up with that version, or start this one first',
+    )
+}
+
+/** Adds the files of the storage. Whatever was complete when the tables were read is there; unfinished uploads come and go. */
+async function addFiles(archive: ArchiveWriter, db: Database, folder: string): Promise<void> {
+  if (!existsSync(folder) && (await selectAttachmentKeys(db, { after: '', limit: 1 })).length > 0)
+    throw new Error(
+      `${folder} is missing, and the database has attachments. Mount it, or set DATA_DIR as for the service`,
+    )
+  // Incomplete files first: one that is completed meanwhile is found after it was moved.
+  for (const name of [incomingFolder, ...shards]) {
+    if (!existsSync(join(folder, name))) continue
+    for await (const path of filesBelow(folder, name))
+      await ifPresent(addFile(archive, join(folder, path), `attachments/${path.split(sep).join('/')}`))
   }
-  t.teardown(async () => service.close())
-  if (service.isBusy) throw new Error('Another backup is running. Wait until it ends')
-  // On the same disk, so that attachments need no copy.
-  const copy = join(dataDir, 'backing-up')
-  await rm(copy, { recursive: true, force: true })
-  await expectRoom(dataDir, target)
-  await mkdir(copy, { mode: 0o700 })
-  t.teardown(() => rm(copy, { recursive: true, force: true }))
-  await copyRunning(service, dataDir, copy, isExcluded)
-  return copy
 }
 
-/** @throws Error unless the disk has room for a copy of the database, for an archive in `target`, and for the service beside them */
-async function expectRoom(dataDir: string, target: string): Promise<void> {
-  let needed = minFreeBytes + (await sizeOf(postgresFolder(dataDir), () => false))
-  if ((await stat(target)).dev === (await stat(dataDir)).dev) needed += await sizeOf(dataDir, isExcluded)
-  if ((await freeBytesOf(dataDir)) >= needed) return
-  throw new Error(
-    `The disk with DATA_DIR ${dataDir} needs ${Math.ceil(needed / 1_048_576)} MiB of free space for a copy of the database and the archive. Free up space, write the archive to another disk, or stop the service first: a backup of a stopped service needs no copy`,
-  )
+async function ifPresent(adding: Promise<void>): Promise<void> {
+  return adding.catch((error: unknown) => {
+    if (!hasCode(error, 'ENOENT')) throw error
+  })
 }
 
-/** The bytes in the files of a folder. */
-async function sizeOf(folder: string, isLeftOut: (path: string) => boolean): Promise<number> {
-  let size = 0
-  for await (const { path, isFolder } of walk(folder, isLeftOut))
-    if (!isFolder) size += (await stat(join(folder, path)).catch(() => null))?.size ?? 0
-  return size
+/** A check that an archive in `target` leaves space for the database in DATA_DIR. Other disks may become full. */
+async function spaceCheck(
+  { dataDir, databaseUrl }: Config,
+  target: string,
+): Promise<(size: number) => Promise<void>> {
+  if (databaseUrl !== null || (await stat(target)).dev !== (await stat(dataDir)).dev)
+    return async () => undefined
+  return async (size) => {
+    const freeBytes = await freeBytesOf(dataDir)
+    if (freeBytes - size < minFreeBytes) throw new DiskFull(dataDir, freeBytes)
+  }
 }

@@ -1,83 +1,186 @@
-import { statSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises'
+import { existsSync, statSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { type Config, readConfig } from '../../src/config/config.ts'
-import { makeDataDir } from '../../src/process/data-dir.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
+import type { ServerConnection } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
-import { restartHistory } from '../../src/db/task-changes.ts'
+import { hasCode } from '../../src/db/engine/system-errors.ts'
+import { restartHistoryIfCopied } from '../../src/db/task-changes.ts'
+import { expectCounts } from '../../src/db/transfer/counts.ts'
+import { readEpoch, writeTables } from '../../src/db/transfer/write.ts'
+import { claimFiles } from '../../src/jobs/ownership.ts'
 import { syncFolder } from '../../src/postgres/cluster.ts'
-import { readArchive } from './archive.ts'
+import { makeDataDir } from '../../src/process/data-dir.ts'
+import { diskStorage } from '../../src/storage/disk.ts'
+import { filesFolder } from '../../src/storage/open.ts'
+import { type ArchiveEntry, ArchiveUnusable, extractEntry } from './archive.ts'
+import { readBackup } from './backup-format.ts'
 import { lockData, startStopped } from './configured-database.ts'
 import { helpIfAsked } from './help.ts'
-import { runToEnd, withTeardowns } from '../run/run-to-end.ts'
+import { runToEnd } from '../run/run-to-end.ts'
 
 /**
- * Restores a file of `npm run backup` to DATA_DIR, which must be empty or missing:
+ * Restores a file of `npm run backup` to DATA_DIR, which must be empty or missing; with DATABASE_URL, to an empty database of a server, and
+ * the files to DATA_DIR:
  *
  *     DATA_DIR=./data npm run restore -- /backups/taskwright.tar
  *
- * The whole file is verified before anything is moved into place.
+ * Everything is written to the folder `restoring` in DATA_DIR, or in a transaction, and takes its place when the whole file has been
+ * verified. After a kill at any moment, the same command starts over, or finishes what was verified.
  */
 
 const deadline = 24 * 3_600_000
 
 const usage = `Usage: npm run restore -- <file of npm run backup>
 
-Restores a backup to DATA_DIR, which must be empty or missing.`
+Restores a backup to DATA_DIR, which must be empty or missing, or with DATABASE_URL to an empty database of a server.`
 
-/** Files of the PostgreSQL that was started to prepare the database. */
-const leftOut = new Set(['lock', 'postgresql.lock', 'libraries'])
+/** What the archive has besides the database. */
+const fileNames = new Set(['attachments', 'jwt-secret'])
+
+/** Files of the PostgreSQL that has written the database. */
+const leftOut = new Set(['lock', 'postgresql.lock', 'libraries', 'verified'])
 
 helpIfAsked(usage)
 
 await runToEnd('restore', deadline, async (t) => {
-  const [file, ...more] = process.argv.slice(2)
-  if (file === undefined || more.length > 0) throw new Error(usage)
+  const [name, ...more] = process.argv.slice(2)
+  if (name === undefined || more.length > 0) throw new Error(usage)
+  const file = resolve(name)
   if (statSync(file, { throwIfNoEntry: false })?.isFile() !== true)
-    throw new Error(`There is no file ${resolve(file)}. ${usage}`)
-  const { dataDir, databaseUrl, postgresBin } = readConfig()
-  if (databaseUrl !== null)
-    throw new Error(
-      'DATABASE_URL is set: a backup can only be restored to DATA_DIR, for the database that the service starts itself',
-    )
+    throw new Error(`There is no file ${file}. ${usage}`)
+  const config = readConfig()
+  const { dataDir } = config
   await makeDataDir(dataDir)
   await lockData(t, dataDir)
-  const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
+  const unfinished = join(dataDir, 'restoring')
+  if (await isVerified(config, unfinished)) {
+    await moveToPlace(unfinished, dataDir)
+    console.log(`${dataDir}: the restore that was interrupted is complete; nothing was read from ${file}`)
+    return
+  }
+  await rm(unfinished, { recursive: true, force: true })
+  await expectEmpty(config)
+
+  await mkdir(unfinished, { mode: 0o700 })
+  t.teardown(async () => {
+    if (!existsSync(markerOf(unfinished))) await rm(unfinished, { recursive: true, force: true })
+  })
+  const database = new AsyncDisposableStack()
+  t.teardown(() => database.disposeAsync())
+  const rows = await load(await openTarget(database, config, unfinished), config, unfinished, file)
+  await database.disposeAsync()
+  if (config.databaseUrl === null) await markVerified(unfinished, null)
+  await moveToPlace(unfinished, dataDir)
+  console.log(`${dataDir}: ${rows} rows; you can now start the service`)
+  if (config.storageUrl !== null)
+    console.log('"npm run --silent admin -- storage adopt" assigns the files in the bucket to this database.')
+})
+
+/** @throws Error */
+async function expectEmpty({ dataDir, databaseUrl }: Config): Promise<void> {
+  const names = await readdir(dataDir)
+  const found = names.filter((name) => (databaseUrl === null ? name !== 'lock' : fileNames.has(name)))
   if (found.length > 0)
     throw new Error(
       `DATA_DIR ${dataDir} is not empty: it contains ${found.join(', ')}. Restore to another DATA_DIR, or move these files away`,
     )
+}
 
+async function openTarget(
+  stack: AsyncDisposableStack,
+  { databaseUrl, postgresBin }: Config,
+  unfinished: string,
+): Promise<ServerConnection> {
+  return databaseUrl === null
+    ? startStopped(
+        { teardown: (action) => stack.defer(async () => void (await action())) },
+        { dataDir: unfinished, postgresBin },
+      )
+    : { kind: 'server', url: databaseUrl }
+}
+
+/** Writes an archive to a database, and its files to a folder. Resolves to the number of rows. */
+async function load(
+  connection: ServerConnection,
+  { databaseUrl, storageUrl }: Config,
+  unfinished: string,
+  file: string,
+): Promise<number> {
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
-  t.teardown(() => rm(scratch, { recursive: true, force: true }))
-  // Inside DATA_DIR: a rename works only within a file system.
-  const unfinished = join(dataDir, 'restoring')
-  await mkdir(unfinished, { mode: 0o700 })
-  t.teardown(() => rm(unfinished, { recursive: true, force: true }))
+  try {
+    const backup = await readBackup(file, scratch)
+    if (backup.hasFiles && storageUrl !== null)
+      throw new Error(
+        'The archive contains the attachments, and STORAGE_URL is set. Restore without it: they are then in DATA_DIR',
+      )
+    const written = await writeTables(connection, {
+      schema: backup.schema,
+      tables: backup.tables,
+      async verify(tables, epoch) {
+        expectCounts(await backup.counts(), tables)
+        for await (const entry of backup.files()) await extractEntry(expectFile(entry), unfinished)
+        // What a server commits after that is complete.
+        if (databaseUrl !== null) await markVerified(unfinished, epoch)
+      },
+    })
+    await migrate(connection)
+    if (backup.hasFiles) await claim(connection, unfinished)
+    return written.reduce((sum, { rows }) => sum + rows, 0)
+  } finally {
+    await rm(scratch, { recursive: true, force: true })
+  }
+}
 
-  const files = await readArchive(file, unfinished, scratch)
-  if ((await readdir(unfinished)).includes('postgres'))
-    throw new Error(
-      `${resolve(file)} was written by Taskwright 0.1 or 0.2. "npm run carry-over" writes its data to a database of this version`,
-    )
-  await restartHistoryIn({ dataDir: unfinished, postgresBin })
-  // The database is moved last, so an interrupted restore never leaves a database without its files.
+function expectFile(entry: ArchiveEntry): ArchiveEntry {
+  const [name = ''] = entry.name.split('/', 1)
+  if (entry.type === 'file' && fileNames.has(name)) return entry
+  throw new ArchiveUnusable(`it contains an unexpected entry, ${entry.name}`)
+}
+
+/** Records the database as the owner of the files, which it was not in the archive. */
+async function claim(connection: ServerConnection, dataDir: string): Promise<void> {
+  const db = openDatabase(connection)
+  const storage = await diskStorage(filesFolder({ dataDir }))
+  try {
+    await claimFiles(storage, await restartHistoryIfCopied(db))
+  } finally {
+    await Promise.all([db.close(), storage.close()])
+  }
+}
+
+/** Its presence says that everything else in the folder is complete. */
+function markerOf(unfinished: string): string {
+  return join(unfinished, 'verified')
+}
+
+/** `epoch` is that of the database of a server, which is complete if it has it; null if the database is in the folder. */
+async function markVerified(unfinished: string, epoch: number | null): Promise<void> {
+  await writeFile(markerOf(unfinished), JSON.stringify(epoch), { mode: 0o600, flush: true })
+  await syncFolder(unfinished)
+}
+
+/** Whether an interrupted restore has only its files left to move. */
+async function isVerified({ databaseUrl }: Config, unfinished: string): Promise<boolean> {
+  const marker = await readFile(markerOf(unfinished), 'utf8').catch((error: unknown) => {
+    if (!hasCode(error, 'ENOENT')) throw error
+    return null
+  })
+  if (marker === null) return false
+  const epoch: unknown = JSON.parse(marker)
+  return databaseUrl === null
+    ? epoch === null
+    : epoch === (await readEpoch({ kind: 'server', url: databaseUrl }))
+}
+
+/** The database is moved last, so an interrupted restore never leaves a database without its files. */
+async function moveToPlace(unfinished: string, dataDir: string): Promise<void> {
   const names = (await readdir(unfinished)).filter((name) => !leftOut.has(name))
   const last = (name: string): number => Number(name === 'postgresql')
   for (const name of names.toSorted((a, b) => last(a) - last(b)))
     await rename(join(unfinished, name), join(dataDir, name))
   await syncFolder(dataDir)
-  console.log(`${dataDir}: ${files} files; you can now start the service`)
-})
-
-/** Clients may have synchronized changes made after the backup, so they must synchronize from the beginning. */
-function restartHistoryIn(config: Pick<Config, 'dataDir' | 'postgresBin'>): Promise<void> {
-  return withTeardowns(async (t) => {
-    const connection = await startStopped(t, config)
-    await migrate(connection)
-    const db = openDatabase(connection)
-    await db.run(restartHistory, []).finally(() => db.close())
-  })
+  await rm(unfinished, { recursive: true })
 }

@@ -159,7 +159,7 @@ export const syncFolder = async (folder: string): Promise<void> => {
 const maxSocketPathLength = 100
 
 /** Whether a socket can have a path. */
-export const canBeSocket = (path: string): boolean =>
+const canBeSocket = (path: string): boolean =>
   process.platform !== 'win32' && Buffer.byteLength(path) <= maxSocketPathLength
 
 /** The socket of PostgreSQL; null where it listens on a port of 127.0.0.1, because the system has no sockets or the path is too long. */

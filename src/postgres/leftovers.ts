@@ -43,8 +43,6 @@ const end = async (
   for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
     // Each time anew: the id may have been given to another process.
     if (pid === null || !(await isPostgres(dataDir, pid))) break
-    // The service may have been killed while a backup had stopped it.
-    process.kill(pid, 'SIGCONT')
     process.kill(pid, signal)
     if (await hasEnded(patience)) return
   }

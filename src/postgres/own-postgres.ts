@@ -17,7 +17,6 @@ import {
 import { createLauncher, type Launcher, lockFile } from './launch.ts'
 import { endLeftovers } from './leftovers.ts'
 import { followLog, type Log, type ServerLog } from './log.ts'
-import { pauseProcesses } from './pause.ts'
 import { minFreeBytes, serverSettings, settingArguments } from './settings.ts'
 
 export interface PostgresOptions {
@@ -34,8 +33,6 @@ export interface PostgresOptions {
 /** PostgreSQL as a child of this process. */
 export interface OwnPostgres {
   readonly connection: ServerConnection
-  /** As `pauseProcesses`; null where that is not supported. */
-  readonly pause: (() => Promise<() => boolean>) | null
   /** Ends its sessions, writes a checkpoint and stops it. */
   readonly stop: () => Promise<void>
 }
@@ -94,7 +91,6 @@ export const startPostgres = async ({
   const running = keepRunning()
   return {
     connection: await connectionOf(dataDir),
-    pause: process.platform === 'linux' ? () => pauseProcesses(server.pid) : null,
     async stop() {
       stopping.abort()
       await running
@@ -103,7 +99,6 @@ export const startPostgres = async ({
 }
 
 interface RunningServer {
-  readonly pid: number
   readonly exited: Promise<unknown>
   /** Why it has ended, for the log. */
   reason(): string
@@ -150,7 +145,7 @@ const startServer = async ({
   process.on('exit', kill)
   const output = followLog(child.stderr, log)
   await output.ready
-  return { pid: child.pid ?? 0, exited, reason: () => reasonOf(child, output) }
+  return { exited, reason: () => reasonOf(child, output) }
 }
 
 const reasonOf = ({ exitCode, signalCode }: ChildProcess, output: ServerLog): string => {

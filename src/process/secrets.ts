@@ -27,7 +27,8 @@ export async function loadSecrets({
   return [(await readGeneratedSecret(dataDir)) ?? (await createSecret(dataDir, secretPath(dataDir)))]
 }
 
-const secretPath = (dataDir: string): string => join(dataDir, 'jwt-secret')
+/** The file of the generated secret. */
+export const secretPath = (dataDir: string): string => join(dataDir, 'jwt-secret')
 
 /** The generated secret; null before there is one. Rejects as `loadSecrets` does. */
 export async function readGeneratedSecret(dataDir: string): Promise<Buffer | null> {

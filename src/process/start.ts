@@ -3,7 +3,6 @@ import type { AddressInfo } from 'node:net'
 import { buildApp } from '../app.ts'
 import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
-import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
@@ -286,7 +285,6 @@ const startDatabase = async (
   info(`starting PostgreSQL ${binaries.version} in ${dataDir}`)
   const postgres = await startPostgres({ dataDir, binaries, workers, log: { info, warn } })
   onShutdown(() => postgres.stop())
-  if (postgres.pause !== null) onShutdown(await listenForBackups(dataDir, postgres.pause))
   return postgres.connection
 }
 

@@ -33,8 +33,8 @@ export interface WrittenTable {
 interface Writing {
   readonly schema: Schema
   readonly tables: readonly TableRows[]
-  /** Called before the commit. If it rejects, nothing is written. */
-  readonly verify: (written: readonly WrittenTable[]) => Promise<void>
+  /** Called before the commit, with the epoch of the new history. If it rejects, nothing is written. */
+  readonly verify: (written: readonly WrittenTable[], epoch: number | null) => Promise<void>
 }
 
 /**
@@ -59,7 +59,7 @@ export const writeTables = async (
       for (const table of tables) written.push(await writeTable(transaction, table))
       await advanceSequences(transaction)
       await transaction.unsafe(restartHistory)
-      await verify(written)
+      await verify(written, await selectEpoch(transaction))
       return written
     })
   } catch (error) {
@@ -67,6 +67,25 @@ export const writeTables = async (
   } finally {
     await client.end({ timeout: 1 })
   }
+}
+
+/** A random number of the history of a database, by which a copy can be recognized; null before it has one. */
+export const readEpoch = async (connection: ServerConnection): Promise<number | null> => {
+  const client = createClient(connection)
+  try {
+    const [found] = await client<{ exists: boolean }[]>`
+      select to_regclass('public.change_history') is not null as exists`
+    return found?.exists === true ? await selectEpoch(client) : null
+  } catch (error) {
+    throw translateError(error)
+  } finally {
+    await client.end({ timeout: 1 })
+  }
+}
+
+const selectEpoch = async (client: postgres.ISql): Promise<number | null> => {
+  const [found] = await client.unsafe<{ epoch: number }[]>('select epoch from public.change_history')
+  return found?.epoch ?? null
 }
 
 /** Names that are in the catalog can be part of a statement. */

@@ -13,7 +13,7 @@ import { makeFolder, onDisk, syncFolder } from './file-system.ts'
  */
 
 export const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
-const incomingFolder = 'incoming'
+export const incomingFolder = 'incoming'
 
 /** The folders of the storage, and the check of its free space. */
 export interface Disk {
