@@ -6,15 +6,14 @@ import { environmentFor } from './fixture/database.ts'
 import { entriesOf, recordsOf } from './fixture/exports.ts'
 import { browserAt, clientId, publicUrl, returnTo, startIssuer } from './fixture/issuer.ts'
 import { freePort } from './fixture/ports.ts'
-import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
-/** `npm run admin`: with the service running on a database server, and stopped on the embedded one. */
+/** `npm run admin`, while the service runs on a database server. */
 
 const operate = (name: string): string =>
   fileURLToPath(new URL(`../scripts/operate/${name}.ts`, import.meta.url))
 const program = operate('admin')
-const serverUrl = process.env.DATABASE_URL
 const environment = await environmentFor(t)
 const password = 'correct horse battery'
 
@@ -49,29 +48,20 @@ t.test('ADMIN_EMAIL creates the first administrator, once', async (t) => {
 const admin = (parameters: string, input?: string) =>
   runProcess(environment, program, ['user', ...parameters.split(' ')], input)
 
-const running: ServiceProcess | null = serverUrl === undefined ? null : await startProcess(t, environment)
+const { call, expect, register } = createClient((await startProcess(t, environment)).url)
 
-/** Uses the service. On the embedded database, it runs only between commands. */
-const withService = async <T>(use: (client: ReturnType<typeof createClient>) => Promise<T>): Promise<T> => {
-  if (running !== null) return use(createClient(running.url))
-  const service = await startProcess(t, environment)
-  const result = await use(createClient(service.url))
-  t.equal(await service.end('SIGTERM'), 0)
-  return result
+const signIn = async (email: string, secret: string, status: 200 | 401 = 200) => {
+  const answer = await call('login', { body: { email, password: secret } })
+  t.equal(answer.status, status, `${email} signs in with ${secret}`)
+  return answer.body as { access_token: string; user: { id: string; role: string } }
 }
-
-const signIn = (email: string, secret: string, status: 200 | 401 = 200) =>
-  withService(({ call }) => call('login', { body: { email, password: secret } })).then((answer) => {
-    t.equal(answer.status, status, `${email} signs in with ${secret}`)
-    return answer.body as { access_token: string; user: { id: string; role: string } }
-  })
 
 t.test('create, also the first account', async (t) => {
   const created = await admin('create ada Ada@Example.com --admin --display-name Ada', `${password}\n`)
   t.match(created.output, /^Created admin ada \([-0-9a-f]{36}\)$/m)
   t.equal(created.code, 0)
   t.equal((await signIn('ada@example.com', password)).user.role, 'admin')
-  const eve = await withService(({ register }) => register('eve'))
+  const eve = await register('eve')
   t.equal(
     (await signIn(eve.email, eve.password)).user.role,
     'member',
@@ -104,7 +94,7 @@ t.test('set-password ends the sessions', async (t) => {
   const set = await admin('set-password ADA@example.com', 'another horse battery\r\n')
   t.match(set.output, /^Set the password/m)
   t.equal(set.code, 0)
-  await withService(async ({ expect }) => expect('getCurrentUser', 401, { token }))
+  await expect('getCurrentUser', 401, { token })
   await signIn('ada@example.com', password, 401)
   await signIn('ada@example.com', 'another horse battery')
   const short = await admin('set-password ada', 'short')
@@ -115,9 +105,7 @@ t.test('set-password ends the sessions', async (t) => {
 t.test('make-admin, and the audit events of the commands', async (t) => {
   t.equal((await admin('make-admin eve')).code, 0)
   const { access_token: token, user } = await signIn('ada@example.com', 'another horse battery')
-  const { body } = await withService(({ expect }) =>
-    expect('listAuditEvents', 200, { token, query: { limit: 200 } }),
-  )
+  const { body } = await expect('listAuditEvents', 200, { token, query: { limit: 200 } })
   const shell = body.items.filter(({ request_id }) => request_id === 'shell')
   t.match(
     shell.map(({ action, actor_id, address, session_id }) => [action, actor_id, address, session_id]),
@@ -179,20 +167,18 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
     runProcess(environment, program, ['export', ...parameters, '--to', file])
   await admin('set-password eve', password)
   const { access_token: token } = await signIn('eve@example.com', password)
-  const ids = await withService(async ({ expect }) => {
-    const create = async (body: object) => (await expect('createTask', 201, { token, body })).body.id
-    const project = (await expect('createProject', 201, { token, body: { name: 'Website' } })).body.id
-    const own = await create({ title: 'Of Eve' })
-    const shared = await create({ title: 'In the project', project_id: project })
-    await expect('createReminder', 201, {
-      token,
-      params: { task_id: own },
-      body: { at: '2090-01-01T00:00:00Z' },
-    })
-    const upload = { token, params: { task_id: own }, body: fileForm('the content of a file') }
-    await expect('addTaskAttachment', 201, upload)
-    return { own, shared, project }
+  const create = async (body: object) => (await expect('createTask', 201, { token, body })).body.id
+  const project = (await expect('createProject', 201, { token, body: { name: 'Website' } })).body.id
+  const own = await create({ title: 'Of Eve' })
+  const shared = await create({ title: 'In the project', project_id: project })
+  await expect('createReminder', 201, {
+    token,
+    params: { task_id: own },
+    body: { at: '2090-01-01T00:00:00Z' },
   })
+  const upload = { token, params: { task_id: own }, body: fileForm('the content of a file') }
+  await expect('addTaskAttachment', 201, upload)
+  const ids = { own, shared, project }
 
   const done = await exportTo(to, 'EVE@example.com')
   t.match(done.output, /^Exported 5 records of EVE@example\.com to .*eve\.zip$/m)
@@ -235,9 +221,7 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
   t.strictSame((await readdir(folder)).toSorted(), ['eve.zip', 'website.zip'], 'a refused one leaves no file')
 
   const ada = await signIn('ada@example.com', 'another horse battery')
-  const { body } = await withService(({ expect }) =>
-    expect('listAuditEvents', 200, { token: ada.access_token, query: { limit: 200 } }),
-  )
+  const { body } = await expect('listAuditEvents', 200, { token: ada.access_token, query: { limit: 200 } })
   const audited = body.items.filter(({ action }) => action.startsWith('export.'))
   t.match(
     audited.map(({ action, actor_id, request_id }) => [action, actor_id, request_id]),
@@ -309,31 +293,29 @@ t.test('import reads a file for a user, and gives comments to their authors', as
 
   const ada = await signIn('ada@example.com', 'another horse battery')
   const { access_token: token, user: eve } = await signIn('eve@example.com', password)
-  await withService(async ({ expect }) => {
-    const { items: tasks } = (await expect('listTasks', 200, { token, query: { q: 'Card' } })).body
-    const [{ id: task_id, owner_id, assignee_id } = { id: '', owner_id: '', assignee_id: null }] = tasks
-    t.strictSame([owner_id, assignee_id], [eve.id, ada.user.id])
-    const { items } = (await expect('listTaskComments', 200, { token, params: { task_id } })).body
-    t.strictSame(
-      new Set(items.map(({ body, author_id, author_name }) => [body, author_id, author_name].join())),
-      new Set([`By m1,${ada.user.id},`, `By m2,${eve.id},`, 'By m3,,Member m3']),
-    )
-    const found = (await expect('getImport', 200, { token, params: { import_id: id } })).body
-    t.match(found, { status: 'finished', file_name: 'board.json', users: [{ source_id: 'm1' }] })
-    const audited = await expect('listAuditEvents', 200, {
-      token: ada.access_token,
-      query: { action: ['import.created', 'import.run'], limit: 200 },
-    })
-    t.strictSame(
-      audited.body.items.map(({ action, actor_id, user_id, request_id }) => [
-        action,
-        actor_id,
-        user_id,
-        request_id,
-      ]),
-      ['run', 'created', 'created'].map((what) => [`import.${what}`, null, eve.id, 'shell']),
-    )
+  const { items: tasks } = (await expect('listTasks', 200, { token, query: { q: 'Card' } })).body
+  const [{ id: task_id, owner_id, assignee_id } = { id: '', owner_id: '', assignee_id: null }] = tasks
+  t.strictSame([owner_id, assignee_id], [eve.id, ada.user.id])
+  const { items } = (await expect('listTaskComments', 200, { token, params: { task_id } })).body
+  t.strictSame(
+    new Set(items.map(({ body, author_id, author_name }) => [body, author_id, author_name].join())),
+    new Set([`By m1,${ada.user.id},`, `By m2,${eve.id},`, 'By m3,,Member m3']),
+  )
+  const found = (await expect('getImport', 200, { token, params: { import_id: id } })).body
+  t.match(found, { status: 'finished', file_name: 'board.json', users: [{ source_id: 'm1' }] })
+  const audited = await expect('listAuditEvents', 200, {
+    token: ada.access_token,
+    query: { action: ['import.created', 'import.run'], limit: 200 },
   })
+  t.strictSame(
+    audited.body.items.map(({ action, actor_id, user_id, request_id }) => [
+      action,
+      actor_id,
+      user_id,
+      request_id,
+    ]),
+    ['run', 'created', 'created'].map((what) => [`import.${what}`, null, eve.id, 'shell']),
+  )
 })
 
 t.test('oidc unlink', async (t) => {
@@ -357,37 +339,27 @@ t.test('oidc unlink', async (t) => {
   }
   const unlink = (parameters: string) =>
     runProcess(environment, program, ['oidc', 'unlink', ...parameters.split(' ')])
-  const running = serverUrl === undefined ? null : await startProcess(t, environment)
-  const withService = async <T>(use: () => Promise<T>): Promise<T> => {
-    const service = running ?? (await startProcess(t, environment))
-    const result = await use()
-    if (running === null) t.equal(await service.end('SIGTERM'), 0)
-    return result
-  }
+  await startProcess(t, environment)
 
-  const { password: firstPassword } = await withService(() => client.register('first'))
+  const { password: firstPassword } = await client.register('first')
 
   /** Signs in with an identity, and links another one. */
-  const ada = await withService(async () => {
-    issuer.claims = { sub: 'ada', email: 'ada@example.com', email_verified: true, preferred_username: 'ada' }
-    other.claims = { sub: 'ada-elsewhere' }
-    const body = await browserAt(client).code()
-    const { access_token: token } = (await client.expect('exchangeOidcCode', 200, { body })).body
-    await client.expect('linkIdentity', 201, { token, body: await browserAt(client, 'other').code('link') })
-    const exchange = await browserAt(client, 'other').code()
-    const elsewhere = (await client.expect('exchangeOidcCode', 200, { body: exchange })).body
-    t.equal(elsewhere.user.username, 'ada')
-    return { token, elsewhere: elsewhere.access_token }
-  })
+  issuer.claims = { sub: 'ada', email: 'ada@example.com', email_verified: true, preferred_username: 'ada' }
+  other.claims = { sub: 'ada-elsewhere' }
+  const body = await browserAt(client).code()
+  const { access_token: token } = (await client.expect('exchangeOidcCode', 200, { body })).body
+  await client.expect('linkIdentity', 201, { token, body: await browserAt(client, 'other').code('link') })
+  const exchange = await browserAt(client, 'other').code()
+  const elsewhere = (await client.expect('exchangeOidcCode', 200, { body: exchange })).body
+  t.equal(elsewhere.user.username, 'ada')
+  const ada = { token, elsewhere: elsewhere.access_token }
 
   const one = await unlink('ada other')
   t.match(one.output, `Unlinked the identity of ${other.url} from ada, and ended its sessions`)
   t.notMatch(one.output, /no way to sign in/)
   t.equal(one.code, 0)
-  await withService(async () => {
-    await client.expect('getCurrentUser', 200, { token: ada.token })
-    await client.expect('getCurrentUser', 401, { token: ada.elsewhere })
-  })
+  await client.expect('getCurrentUser', 200, { token: ada.token })
+  await client.expect('getCurrentUser', 401, { token: ada.elsewhere })
 
   const none = await unlink('ada other')
   t.match(none.output, /^admin: ada has no identity of other$/m)
@@ -398,12 +370,10 @@ t.test('oidc unlink', async (t) => {
   t.match(all.output, `Unlinked the identity of ${issuer.url} from ADA@example.com, and ended its sessions`)
   t.match(all.output, /^ADA@example\.com has no way to sign in now/m)
   t.equal(all.code, 0)
-  const events = await withService(async () => {
-    await client.expect('getCurrentUser', 401, { token: ada.token })
-    const body = { username: 'first', password: firstPassword }
-    const { access_token: token } = (await client.expect('login', 200, { body })).body
-    return (await client.expect('listAuditEvents', 200, { token })).body.items
-  })
+  await client.expect('getCurrentUser', 401, { token: ada.token })
+  const credentials = { username: 'first', password: firstPassword }
+  const { access_token: again } = (await client.expect('login', 200, { body: credentials })).body
+  const events = (await client.expect('listAuditEvents', 200, { token: again })).body.items
   t.match(
     events.flatMap(({ action, actor_id, request_id }) =>
       action === 'identity.unlinked' ? [[actor_id, request_id]] : [],
@@ -462,12 +432,4 @@ t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {
     /^admin: "user create" takes <username> <email>, not 1 arguments$/m,
   )
   t.match((await admin('list --admin')).output, /^admin: "user list" has no option --admin$/m)
-})
-
-t.test('refused while a service uses the embedded database', { skip: serverUrl !== undefined }, async (t) => {
-  const service = await startProcess(t, environment)
-  const { code, output } = await admin('list')
-  t.match(output, /^admin: DATA_DIR .* is in use .*stop the service first\.$/)
-  t.equal(code, 1)
-  t.equal(await service.end('SIGTERM'), 0)
 })

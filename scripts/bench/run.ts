@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { migrate } from '../../src/db/engine/migrate.ts'
-import { createClient, type ConnectionOptions } from '../../src/db/engine/connection.ts'
+import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
 import { startStopped } from '../operate/configured-database.ts'
 import { isInstalled } from '../run/commands.ts'
 import { startPostgres } from '../run/postgres.ts'
@@ -157,7 +157,7 @@ const seedFolder = (dataDir: string): Promise<Seed> =>
   })
 
 /** Migrates and seeds an empty database. */
-const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
+const prepare = async (connection: ServerConnection): Promise<Seed> => {
   console.log(`Seeding ${plan.tasks} tasks`)
   await migrate(connection)
   // Without the statement timeout of the service.

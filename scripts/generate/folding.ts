@@ -1,10 +1,8 @@
-import { createReadStream, writeFileSync } from 'node:fs'
-import { Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { createGunzip } from 'node:zlib'
-import { createTarDecoder } from 'modern-tar'
 import { escapeInvisible } from '../../src/db/folded-characters.ts'
+import { findPackage } from '../../src/postgres/binaries.ts'
 
 /**
  * Generates the table of `foldSearch` in domain/text.ts, which fold_text() of migrations/folding.sql shares: the text that stands for a
@@ -18,22 +16,15 @@ import { escapeInvisible } from '../../src/db/folded-characters.ts'
 const table = fileURLToPath(new URL('../../src/domain/folded-characters.json', import.meta.url))
 
 /** The rules of `unaccent`: a character, a tab, and what replaces it, in quotes if it has spaces or quotes. */
-const readRules = async (): Promise<ReadonlyMap<string, string>> => {
-  const archive = new URL('unaccent.tar.gz', import.meta.resolve('@electric-sql/pglite'))
-  const unzipped = Readable.toWeb(createReadStream(archive).pipe(createGunzip()))
-  for await (const { header, body } of unzipped.pipeThrough(createTarDecoder())) {
-    // Each body is read: canceling one that was read ahead ends the next one, too (modern-tar 0.8.6).
-    const content = await text(body)
-    if (!header.name.endsWith('/unaccent.rules')) continue
-    const rules = content.trimEnd().split('\n')
-    return new Map(
-      rules.map((rule) => {
-        const [character = '', replacement = ''] = rule.split('\t')
-        return [character, replacement.replace(/^"(.*)"$/, '$1').replaceAll('""', '"')]
-      }),
-    )
-  }
-  throw new Error(`${archive.pathname} has no unaccent.rules`)
+const readRules = (): ReadonlyMap<string, string> => {
+  const path = join(findPackage(), 'native/share/postgresql/tsearch_data/unaccent.rules')
+  const rules = readFileSync(path, 'utf8').trimEnd().split('\n')
+  return new Map(
+    rules.map((rule) => {
+      const [character = '', replacement = ''] = rule.split('\t')
+      return [character, replacement.replace(/^"(.*)"$/, '$1').replaceAll('""', '"')]
+    }),
+  )
 }
 
 // English has the root collation; `und` would be the locale of the process.
@@ -81,7 +72,7 @@ for (const letter of letters.toSorted(
   else first = letter
 }
 
-const rules = await readRules()
+const rules = readRules()
 const replacementOf = (character: string): string | undefined =>
   /[\p{L}\p{P}]/u.test(character) ? rules.get(character) : undefined
 

@@ -11,8 +11,7 @@ import { knownStatements } from '../../src/db/engine/statement.ts'
 const folder = 'generated/sql'
 
 // A worker, which only runs in a thread.
-for (const path of globSync('src/db/**/*.ts', { exclude: ['src/db/engine/embedded-worker.ts'] }).toSorted())
-  await import(pathToFileURL(resolve(path)).href)
+for (const path of globSync('src/db/**/*.ts').toSorted()) await import(pathToFileURL(resolve(path)).href)
 
 /** Without the indentation that all lines but the first share, and without blank lines. */
 const dedented = (text: string): string => {

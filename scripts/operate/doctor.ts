@@ -10,7 +10,7 @@ import { issueLinkToken } from '../../src/auth/file-links.ts'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { isMissing } from '../../src/db/engine/cluster-folder.ts'
+import { isMissing } from '../../src/db/engine/folder.ts'
 import { type ServerConnection, readTimeout } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
@@ -230,10 +230,9 @@ const checkDatabase: Check = async (config, t) => {
       throw new Fault(
         `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${readTimeout}ms'.`,
       )
-    const notificationNote =
-      notifies === false
-        ? '; it delivers no notifications, as behind a pooler by transaction: what one process revokes works in others for up to 5 seconds'
-        : ''
+    const notificationNote = notifies
+      ? ''
+      : '; it delivers no notifications, as behind a pooler by transaction: what one process revokes works in others for up to 5 seconds'
     const pendingNote = pending > 0 ? `; the next start applies ${pending} migrations` : ''
     const unknownNote =
       unknown > 0

@@ -58,7 +58,6 @@ const slowFiles: readonly string[] = [
   'test/db/event-plans.ts',
   'test/db/event-readers.ts',
   'test/db/purge.ts',
-  'test/db/engine/maintenance.ts',
   'test/db/engine/outcome.ts',
   'test/db/engine/shares.ts',
   'test/doctor.ts',

@@ -78,7 +78,7 @@ interface CredentialListener {
   readonly onSilence: () => void
 }
 
-/** Listens for the changes of all processes until `db` is closed. The embedded database has no other processes. */
+/** Listens for the changes of all processes until `db` is closed. */
 export const listenForCredentialChanges = (
   db: Database,
   { onChange, onListening, onSilence }: CredentialListener,

@@ -452,7 +452,7 @@ const restoreProjects = statement(
     select count(record_event('project.created', null, id, null, null, null, '{}', '{}')) as shown from shown`,
 )
 
-/** Few, because nobody else can use the embedded database meanwhile. */
+/** Few, because the projects are locked meanwhile. */
 const shownAtOnce = 100
 
 /**

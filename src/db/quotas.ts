@@ -27,8 +27,8 @@ export interface Quotas {
 export const maxWebhooks = 100
 
 /**
- * `getUserUsage` stops counting tasks after this many, whatever the quota. The embedded database counts 200,000 tasks in up to 1.5 s
- * while the table is not vacuumed.
+ * `getUserUsage` stops counting tasks after this many, whatever the quota. PostgreSQL in WebAssembly
+ * counted 200,000 tasks in up to 1.5 s while the table was not vacuumed.
  */
 const maxCountedTasks = sql.raw('20000')
 

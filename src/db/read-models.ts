@@ -422,7 +422,7 @@ export const tagsOfTask = (task: typeof tasks): SQL =>
 
 /**
  * A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. A project and other
- * tasks are embedded if `reader` sees them: in their own lists, administrators read without their role.
+ * tasks are shown if `reader` sees them: in their own lists, administrators read without their role.
  */
 export const expandedTaskJson = (
   task: typeof tasks,

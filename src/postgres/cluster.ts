@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { FolderUnusable, isMissing } from '../db/engine/cluster-folder.ts'
+import { FolderUnusable, isMissing } from '../db/engine/folder.ts'
 import { DiskFull, freeBytesOf } from '../db/engine/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
 import { hasCode } from '../db/engine/system-errors.ts'

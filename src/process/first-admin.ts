@@ -1,7 +1,7 @@
 import { passwordHasher } from '../auth/passwords.ts'
 import type { FirstAdmin } from '../config/config.ts'
 import { openDatabase } from '../db/engine/client.ts'
-import type { ConnectionOptions } from '../db/engine/connection.ts'
+import type { ServerConnection } from '../db/engine/connection.ts'
 import { localClient } from '../domain/audit.ts'
 import { shellPrincipal } from '../domain/permissions.ts'
 import { createContext } from '../services/context.ts'
@@ -17,7 +17,7 @@ const username = 'admin'
  * nobody else becomes the administrator by registering first.
  */
 export const createFirstAdmin = async (
-  connection: ConnectionOptions,
+  connection: ServerConnection,
   { email, password }: FirstAdmin,
   log: { info(message: string): void },
 ): Promise<void> => {

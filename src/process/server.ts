@@ -1,7 +1,7 @@
 import cluster from 'node:cluster'
 import { inspect } from 'node:util'
 import { ConfigError, readConfig, readLogFormat, unknownSettings } from '../config/config.ts'
-import { FolderUnusable } from '../db/engine/cluster-folder.ts'
+import { FolderUnusable } from '../db/engine/folder.ts'
 import { DiskFull } from '../db/engine/disk-space.ts'
 import { FolderInUse } from '../db/engine/folder-lock.ts'
 import { DatabaseUnsuitable } from '../db/engine/errors.ts'

@@ -61,7 +61,7 @@ const parseRange = (entry: string): Range => {
 const isWithin = (address: Address, [base, bits]: Range): boolean =>
   address.kind() === base.kind() && address.match(base, bits)
 
-/** Null for text that is not an address. An IPv4 address embedded in an IPv6 address (mapped, NAT64) is unwrapped. */
+/** Null for text that is not an address. An IPv4 address within an IPv6 address (mapped, NAT64) is unwrapped. */
 const parseAddress = (text: string): Address | null => {
   if (isIP(text) === 0) return null
   const address = ipaddr.process(text)

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
-import { type ConnectionOptions, createClient } from '../../src/db/engine/connection.ts'
+import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
 import { cacheCredentials } from '../../src/auth/credentials.ts'
 import { accountActions, startBeside } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -10,8 +10,6 @@ import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Service, startService } from '../fixture/service.ts'
 
 /** Two instances on one database server: credentials that one revokes are refused by the other. */
-
-const skip = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
 
 /** Milliseconds that an instance trusts its cache without a notification. */
 const cacheTtl = 5_000
@@ -23,7 +21,7 @@ const maxDelay = 2_000
 const startInstance = async (
   t: Test,
   service: Service,
-  options: ConnectionOptions,
+  options: ServerConnection,
   wrap = (db: Database): Database => db,
 ) => {
   const db = openDatabase(options)
@@ -45,7 +43,7 @@ interface Change {
   readonly after: number
 }
 
-t.test('instances on one server', { skip }, async (t) => {
+t.test('instances on one server', async (t) => {
   const { db, options } = await openTestDatabase(t)
   const here = await startService(t, { db })
   const there = await startInstance(t, here, options)

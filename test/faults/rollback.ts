@@ -45,7 +45,7 @@ const rollBack = async (t: Test, environment: ServiceEnvironment, count: number)
 
   for (const instance of instances) t.equal(await instance.end('SIGTERM'), 0)
   const database = await openDatabaseOf(environment)
-  // An open embedded database would keep the process alive after a failure.
+  // An open database would keep the process alive after a failure.
   t.teardown(() => database.close())
   const db = openDatabase(database.options)
   const [tasks] = await db.run(countTasks, [], 'once').finally(() => db.close())

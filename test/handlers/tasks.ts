@@ -1,6 +1,5 @@
 import t from 'tap'
 import { accountActions } from '../fixture/accounts.ts'
-import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import {
   clockToMove,
@@ -697,7 +696,7 @@ t.test('updateTask, specific to PATCH', async (t) => {
   t.test('one ETag never has two bodies, even while tags change', async (t) => {
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
     const tagIds = await Promise.all(names.map(async (name) => (await createTag(owner, name)).id))
-    for (let round = 0; round < roundsOfRace(50); round += 1) {
+    for (let round = 0; round < 50; round += 1) {
       const { id } = await createTask(owner, { tag_ids: tagIds.slice(3) })
       const bodies = await raceWithTags(owner, id, tagIds)
       for (const [etag, seen] of bodies)

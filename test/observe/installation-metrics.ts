@@ -18,7 +18,6 @@ import { createClient } from '../fixture/service.ts'
 /** Metrics of the whole installation: its disks, and the backlog of background work. */
 
 const never = new AbortController().signal
-const usesServer = process.env.DATABASE_URL !== undefined
 
 /** The value of a series, or null. Throws if there are several. */
 const valueOf = (text: string, series: string): number | null => {
@@ -83,7 +82,7 @@ t.test('the backlog, free space and failed sign-ins are measured', async (t) => 
     METRICS_PORT: '0',
     METRICS_HOST: '127.0.0.1',
     LOG_LEVEL: 'info',
-    ...(usesServer && { WORKERS: '2' }),
+    WORKERS: '2',
   })
   const { expect, register } = createClient(service.url)
   const ada = await register('ada')
@@ -109,11 +108,9 @@ t.test('the backlog, free space and failed sign-ins are measured', async (t) => 
     taskwright_imports_pending: 0,
   }
   for (const [series, value] of Object.entries(expected)) t.equal(valueOf(text, series), value, series)
-  for (const holds of usesServer ? ['attachments'] : ['attachments', 'database']) {
-    const free = valueOf(text, `taskwright_disk_free_bytes{holds="${holds}"}`) ?? 0
-    const size = valueOf(text, `taskwright_disk_size_bytes{holds="${holds}"}`) ?? 0
-    t.ok(0 < free && free <= size, `the disk with the ${holds}`)
-  }
+  const free = valueOf(text, 'taskwright_disk_free_bytes{holds="attachments"}') ?? 0
+  const size = valueOf(text, 'taskwright_disk_size_bytes{holds="attachments"}') ?? 0
+  t.ok(0 < free && free <= size, 'the disk with the attachments')
   await eventually('events have been read', async () => {
     text = await readMetrics(service, '')
     const lags = ['notifications', 'webhooks'].map((reader) =>
@@ -135,25 +132,21 @@ t.test('the backlog, free space and failed sign-ins are measured', async (t) => 
   t.match(text, /^taskwright_mails_pending.* 0$/m)
 })
 
-t.test(
-  'a transaction in another database that holds back events has an age',
-  { skip: !usesServer && 'the embedded database has one session' },
-  async (t) => {
-    const { db } = await openTestDatabase(t)
-    const { options } = await createEmptyDatabase(t, process.env.DATABASE_URL ?? '')
-    const { scrape } = await serve(t, db)
-    const lag = async () => valueOf(await scrape(), 'taskwright_horizon_lag_seconds')
-    const other = createSqlClient(options)
-    t.teardown(() => other.end())
-    await other.begin(async (transaction) => {
-      await transaction`select pg_current_xact_id()`
-      await insertOwner(db)
-      await eventually('the lag grows', async () => ((await lag()) ?? 0) > 0.05)
-    })
-    // Other tests write on the same server.
-    await eventually('the lag ends', async () => ((await lag()) ?? 1) < 0.05)
-  },
-)
+t.test('a transaction in another database that holds back events has an age', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const { options } = await createEmptyDatabase(t, process.env.DATABASE_URL ?? '')
+  const { scrape } = await serve(t, db)
+  const lag = async () => valueOf(await scrape(), 'taskwright_horizon_lag_seconds')
+  const other = createSqlClient(options)
+  t.teardown(() => other.end())
+  await other.begin(async (transaction) => {
+    await transaction`select pg_current_xact_id()`
+    await insertOwner(db)
+    await eventually('the lag grows', async () => ((await lag()) ?? 0) > 0.05)
+  })
+  // Other tests write on the same server.
+  await eventually('the lag ends', async () => ((await lag()) ?? 1) < 0.05)
+})
 
 t.test('lags are the age of the oldest waiting item', async (t) => {
   const { db } = await openTestDatabase(t)

@@ -9,7 +9,6 @@ import { createClient } from '../fixture/service.ts'
 /** The default log format: JSON, one object per line, on both streams. */
 
 const json = { LOG_FORMAT: '', LOG_LEVEL: 'info' }
-const usesServer = process.env.DATABASE_URL !== undefined
 
 interface Line {
   readonly level: number
@@ -26,7 +25,7 @@ const linesOf = (output: string): readonly Line[] =>
 
 const messagesOf = (lines: readonly Line[]): string => lines.map(({ msg }) => msg).join('\n')
 
-for (const WORKERS of usesServer ? ['1', '2'] : ['1'])
+for (const WORKERS of ['1', '2'])
   t.test(`start, requests and stop are JSON lines, WORKERS=${WORKERS}`, async (t) => {
     const environment = { ...(await environmentFor(t)), ...json, WORKERS }
     const service = await startProcess(t, environment)
@@ -65,9 +64,7 @@ t.test('a missing package is one JSON line', async (t) => {
   t.equal(others.length, 0)
 })
 
-const skip = !usesServer && 'the embedded database serves one process'
-
-t.test('a killed worker and a failed one are JSON lines', { skip }, async (t) => {
+t.test('a killed worker and a failed one are JSON lines', async (t) => {
   const service = await startProcess(t, { ...(await environmentFor(t)), ...json, WORKERS: '2' })
   const worker = linesOf(service.output()).find((line) => line.worker !== undefined)
   process.kill(worker?.pid ?? 0, 'SIGKILL')

@@ -19,7 +19,6 @@ import {
 } from '../fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
-const oneForAll = serverUrl !== undefined && 'a server has many clients'
 
 /** Each test continues with the process of the one before, or starts one with the data that it left. */
 const environment = await environmentFor(t, false)
@@ -70,12 +69,6 @@ t.test('no acknowledged write is lost by a stop, a new secret or a kill', async 
   t.strictSame(found.body, kept, 'a task and the token survive a stop and a new active secret')
   const titles = ['Begun before the stop', 'With a file', 'Kept']
   t.strictSame(await titlesOf(second), titles)
-
-  await t.test('a second process cannot use the folder', { skip: oneForAll }, async (t) => {
-    const { code, output } = await runProcess(environment)
-    t.equal(code, 1)
-    t.match(output, /in use/)
-  })
 
   await client.expect('createTask', 201, { token, body: { title: 'Before the kill' } })
   t.equal(await second.end('SIGKILL'), null)
@@ -165,9 +158,7 @@ t.test('the service waits for an unreachable database', async (t) => {
   t.equal(await service.end('SIGTERM'), 0, 'it can be stopped meanwhile')
 })
 
-const skip = serverUrl === undefined && 'the embedded database serves one process'
-
-t.test('several instances wait for one database and migrate it together', { skip }, async (t) => {
+t.test('several instances wait for one database and migrate it together', async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const JWT_SECRET = 'one secret for all instances of this service'
   const later = `${new URL(options.url).pathname.slice(1)}_later`

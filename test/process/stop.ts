@@ -122,7 +122,6 @@ const digestsOf = async (
   )
 }
 
-const noServer = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
 const environment = await environmentFor(t)
 const whole = { listed: sha256, downloaded: sha256 }
 
@@ -216,7 +215,7 @@ t.test('one process after the other', async (t) => {
   await t.test('a second signal stops the process immediately', (t) => stopImmediately(t, third, 'eve'))
 })
 
-t.test('a second signal stops two workers immediately', { skip: noServer }, async (t) => {
+t.test('a second signal stops two workers immediately', async (t) => {
   const service = await startProcess(t, { ...environment, WORKERS: '2' })
   await stopImmediately(t, service, 'joe')
 })
@@ -281,7 +280,7 @@ for (const keepAlive of [true, false])
     }
   })
 
-t.test('a stop of two workers loses no request on kept-alive connections', { skip: noServer }, async (t) => {
+t.test('a stop of two workers loses no request on kept-alive connections', async (t) => {
   for (let round = 0; round < rounds; round += 1) {
     const service = await startProcess(t, { ...environment, WORKERS: '2' })
     const { started, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive: true })

@@ -13,8 +13,6 @@ import { createClient } from '../fixture/service.ts'
 /** Several worker processes as one service. */
 
 const serverUrl = process.env.DATABASE_URL
-const skip = serverUrl === undefined && 'the embedded database serves one process'
-
 interface Options {
   readonly method?: string
   readonly token?: string
@@ -45,7 +43,7 @@ const newerThan = async (service: ServiceProcess, worker: number): Promise<void>
   while (Math.max(...workersOf(service).keys()) <= worker) await pause(20)
 }
 
-t.test('two workers are one service', { skip }, async (t) => {
+t.test('two workers are one service', async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const anonymousLimit = 20
   const service = await startProcess(t, {
@@ -278,7 +276,7 @@ t.test('two workers are one service', { skip }, async (t) => {
   })
 })
 
-t.test('workers exit without their supervisor, and if their port is taken', { skip }, async (t) => {
+t.test('workers exit without their supervisor, and if their port is taken', async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: options.url, WORKERS: '2' }
   const service = await startProcess(t, environment)
@@ -292,7 +290,7 @@ t.test('workers exit without their supervisor, and if their port is taken', { sk
   await t.rejects(fetch(`${service.url}/health/live`))
 })
 
-t.test('a hanging worker delays a stop only up to its deadline', { skip }, async (t) => {
+t.test('a hanging worker delays a stop only up to its deadline', async (t) => {
   const environment = {
     ...(await environmentFor(t)),
     WORKERS: '2',
@@ -311,7 +309,7 @@ t.test('a hanging worker delays a stop only up to its deadline', { skip }, async
   t.ok(performance.now() - started < 20_000)
 })
 
-t.test('rate limits hold in each worker while the supervisor hangs', { skip }, async (t) => {
+t.test('rate limits hold in each worker while the supervisor hangs', async (t) => {
   const anonymousLimit = 3
   const service = await startProcess(t, {
     ...(await environmentFor(t)),

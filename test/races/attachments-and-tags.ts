@@ -10,7 +10,7 @@ import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 /** Writes to attachments, uploads, tags and followers that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
+const { resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { createProject, setMember } = projectActions(service)
@@ -130,7 +130,7 @@ const prepare = async () => {
 let callers = 0
 
 for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, (t) =>
+  t.test(`${operation} waits`, (t) =>
     expectOutcomes(t, outcomes, {
       prepare,
       send: ({ caller, ids }) =>
@@ -138,7 +138,7 @@ for (const [operation, { request, outcomes }] of Object.entries(writes))
     }),
   )
 
-t.test('files of a caller who is deleted meanwhile: 401', { skip }, async (t) => {
+t.test('files of a caller who is deleted meanwhile: 401', async (t) => {
   const caller = await service.register('leaver')
   const { token } = caller
   const { id: task_id } = await createTask(caller)
@@ -168,7 +168,7 @@ t.test('files of a caller who is deleted meanwhile: 401', { skip }, async (t) =>
   )
 })
 
-t.test('deleteTag waits while a task is given the tag: it loses it', { skip }, async (t) => {
+t.test('deleteTag waits while a task is given the tag: it loses it', async (t) => {
   const { caller, ids } = await prepare()
   const { etag: before } = await readTask(caller, ids.task)
   const race = { hold: [`insert into task_tags (task_id, tag_id) values ('${ids.task}', '${ids.tag}')`] }
@@ -181,7 +181,7 @@ t.test('deleteTag waits while a task is given the tag: it loses it', { skip }, a
   t.not(etag, before)
 })
 
-t.test('two files wait for the quota of their uploader: one fits', { skip }, async (t) => {
+t.test('two files wait for the quota of their uploader: one fits', async (t) => {
   const { caller, ids } = await prepare()
   const race = {
     hold: [`update users set attachment_quota_bytes = 9 where id = '${ids.caller}'`],

@@ -20,7 +20,7 @@ import { type Account, type Call, startService } from '../fixture/service.ts'
 /** Sign-ins, refreshes and changes of credentials that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter, untilWaiting } = racesOn({ db, options })
+const { resultAfter, untilWaiting } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { auditOf, createApiToken, signIn } = accountActions(service, admin)
@@ -66,7 +66,7 @@ const sorted = (replies: readonly { readonly status: number }[]): readonly numbe
 
 for (const ending of everyEnding) {
   const isDisabling = ending === 'the user is disabled'
-  t.test(`login waits while ${ending}: ${isDisabling ? 403 : 401}`, { skip }, async (t) => {
+  t.test(`login waits while ${ending}: ${isDisabling ? 403 : 401}`, async (t) => {
     const account = await registerOne()
     const { email, password } = account
     const reply = await resultAfter(
@@ -84,7 +84,7 @@ for (const ending of everyEnding) {
     if (!isDisabling) t.equal((await actionsOf(account)).at(-1), 'sign_in.failed')
   })
 
-  t.test(`completeLogin waits while ${ending}: 401`, { skip }, async (t) => {
+  t.test(`completeLogin waits while ${ending}: 401`, async (t) => {
     const account = await registerGuardedOne()
     const challenge = await challengeOf(account)
     const reply = await resultAfter(
@@ -98,7 +98,7 @@ for (const ending of everyEnding) {
   })
 }
 
-t.test('login waits while the second factor is confirmed: 401 with a challenge', { skip }, async (t) => {
+t.test('login waits while the second factor is confirmed: 401 with a challenge', async (t) => {
   const account = await registerOne()
   const { email, password, token } = account
   await service.expect('enrolSecondFactor', 201, { token, body: { password } })
@@ -115,7 +115,7 @@ t.test('login waits while the second factor is confirmed: 401 with a challenge',
   t.equal(await count('sessions', account), before)
 })
 
-t.test('completeLogin waits while the second factor is disabled: 401', { skip }, async (t) => {
+t.test('completeLogin waits while the second factor is disabled: 401', async (t) => {
   const account = await registerGuardedOne()
   const challenge = await challengeOf(account)
   const change = `delete from second_factors where user_id = '${account.id}'`
@@ -125,7 +125,7 @@ t.test('completeLogin waits while the second factor is disabled: 401', { skip },
   t.match(reply, { status: 401, body: { code: 'invalid_credentials' } })
 })
 
-t.test('exchangeOidcCode', { skip }, async (t) => {
+t.test('exchangeOidcCode', async (t) => {
   const issuer = await startIssuer()
   const service = await startService(t, { db, config: { oidc: oidcConfig([providerOf(issuer)]) } })
   const codeWith = (sub: string, sid: string) => {
@@ -201,7 +201,7 @@ const ownWrites: Readonly<Partial<Record<OperationId, (account: GuardedAccount) 
 
 for (const [operation, request] of Object.entries(ownWrites) as [OperationId, typeof ownWrites.logout][]) {
   for (const ending of everyEnding)
-    t.test(`${operation} waits while ${ending}: 401`, { skip }, async (t) => {
+    t.test(`${operation} waits while ${ending}: 401`, async (t) => {
       const account = await registerGuardedOne()
       const call = { ...(await request?.(account)), token: account.token }
       const before = await actionsOf(account)
@@ -217,7 +217,7 @@ for (const [operation, request] of Object.entries(ownWrites) as [OperationId, ty
 }
 
 for (const operation of ['enrolSecondFactor', 'disableSecondFactor', 'reauthenticate'] as const)
-  t.test(`${operation} waits while the password changes in the same session: 422`, { skip }, async (t) => {
+  t.test(`${operation} waits while the password changes in the same session: 422`, async (t) => {
     const account = await registerGuardedOne()
     const call = { ...(await ownWrites[operation]?.(account)), token: account.token }
     const change = `update users set password_hash = 'changed' where id = '${account.id}'`
@@ -227,7 +227,7 @@ for (const operation of ['enrolSecondFactor', 'disableSecondFactor', 'reauthenti
     t.match(reply, { status: 422, body: { code: 'wrong_password', errors: [{ pointer: '/password' }] } })
   })
 
-t.test('enrolSecondFactor waits while another one is confirmed: 409', { skip }, async (t) => {
+t.test('enrolSecondFactor waits while another one is confirmed: 409', async (t) => {
   const { id, token, password } = await registerOne()
   const change = `insert into second_factors (user_id, secret, confirmed_at) values ('${id}', '', now())`
   const reply = await resultAfter(t, { hold: [heldAccount({ id })], change }, () =>
@@ -236,7 +236,7 @@ t.test('enrolSecondFactor waits while another one is confirmed: 409', { skip }, 
   t.match(reply, { status: 409, body: { code: 'second_factor_enabled' } })
 })
 
-t.test('confirmSecondFactor waits while another secret is enrolled: 422', { skip }, async (t) => {
+t.test('confirmSecondFactor waits while another secret is enrolled: 422', async (t) => {
   const account = await registerGuardedOne()
   const other = await registerGuardedOne()
   const { id, token, codeAt } = account
@@ -251,7 +251,7 @@ t.test('confirmSecondFactor waits while another secret is enrolled: 422', { skip
   t.equal((await actionsOf(account)).at(-1), 'proof.failed')
 })
 
-t.test('a code is used once', { skip }, async (t) => {
+t.test('a code is used once', async (t) => {
   /** Answers a challenge each with the codes at once. */
   const completeAtOnce = async (account: GuardedAccount, codes: readonly string[]) => {
     const challenges: string[] = []
@@ -299,7 +299,7 @@ t.test('a code is used once', { skip }, async (t) => {
   })
 })
 
-t.test('a challenge is answered once, and the other code is not used', { skip }, async (t) => {
+t.test('a challenge is answered once, and the other code is not used', async (t) => {
   const account = await registerGuardedOne()
   const challenge = await challengeOf(account)
   const codes = account.recoveryCodes.slice(0, 2)
@@ -310,7 +310,7 @@ t.test('a challenge is answered once, and the other code is not used', { skip },
   t.equal(await count('recovery_codes', account), 9)
 })
 
-t.test('a second factor is confirmed once', { skip }, async (t) => {
+t.test('a second factor is confirmed once', async (t) => {
   const account = await registerGuardedOne()
   await db.run('update second_factors set confirmed_at = null where user_id = $1', [account.id])
   await db.run('delete from recovery_codes where user_id = $1', [account.id])
@@ -322,7 +322,7 @@ t.test('a second factor is confirmed once', { skip }, async (t) => {
   t.equal(await count('recovery_codes', account), 10)
 })
 
-t.test('refreshToken', { skip }, async (t) => {
+t.test('refreshToken', async (t) => {
   const refresh = (refresh_token: string) => service.call('refreshToken', { body: { refresh_token } })
   const refused = { status: 401, body: { code: 'invalid_credentials' } }
 
@@ -374,7 +374,7 @@ t.test('refreshToken', { skip }, async (t) => {
   })
 })
 
-t.test('revokeSession: a session ends once', { skip }, async (t) => {
+t.test('revokeSession: a session ends once', async (t) => {
   const account = await registerOne()
   const other = await signIn(account)
   const call = { token: account.token, params: { session_id: sessionIdOf(other.access_token) } }
@@ -385,7 +385,7 @@ t.test('revokeSession: a session ends once', { skip }, async (t) => {
   t.equal((await actionsOf(account)).filter((action) => action === 'session.ended').length, 1)
 })
 
-t.test('logout everywhere also ends the session of a sign-in that it waited for', { skip }, async (t) => {
+t.test('logout everywhere also ends the session of a sign-in that it waited for', async (t) => {
   const account = await registerOne()
   const { id, token } = account
   const change = `insert into sessions (id, user_id, expires_at)
@@ -401,7 +401,7 @@ for (const [operation, as] of [
   ['revokeApiToken', 'owner'],
   ['revokeUserApiToken', 'admin'],
 ] as const)
-  t.test(`${operation}: an API token is revoked once`, { skip }, async (t) => {
+  t.test(`${operation}: an API token is revoked once`, async (t) => {
     const account = await registerOne()
     const { id } = await createApiToken(account)
     const call = {
@@ -416,7 +416,7 @@ for (const [operation, as] of [
     t.equal((await actionsOf(account)).filter((action) => action === 'api_token.revoked').length, 1)
   })
 
-t.test('of registrations that wait for the first one, none is an administrator', { skip }, async (t) => {
+t.test('of registrations that wait for the first one, none is an administrator', async (t) => {
   await db.run('delete from installation', [])
   const replies = await resultAfter(t, { hold: ['insert into installation values (true)'], waiting: 2 }, () =>
     Promise.all([registerOne(), registerOne()]),
@@ -427,7 +427,7 @@ t.test('of registrations that wait for the first one, none is an administrator',
   )
 })
 
-t.test('a session that begins while times ahead are corrected keeps its lifetime', { skip }, async (t) => {
+t.test('a session that begins while times ahead are corrected keeps its lifetime', async (t) => {
   const account = await registerOne()
   const id = newId()
   const change = `insert into sessions (id, user_id, created_at, expires_at)

@@ -8,7 +8,7 @@ import { type Call, startService } from '../fixture/service.ts'
 /** Writes to projects and comments that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, expectOutcomes } = racesOn({ db, options })
+const { expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
@@ -82,7 +82,7 @@ const prepare = async (): Promise<Ids> => {
 }
 
 for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, (t) =>
+  t.test(`${operation} waits`, (t) =>
     expectOutcomes(t, outcomes, {
       prepare: async () => ({ ids: await prepare() }),
       send: ({ ids }) => service.call(operation as OperationId, { token: caller.token, ...request(ids) }),

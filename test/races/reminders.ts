@@ -5,7 +5,6 @@ import { openDatabase } from '../../src/db/engine/client.ts'
 import { remindAt } from '../../src/domain/reminders.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'
-import { roundsOfRace } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
@@ -19,18 +18,13 @@ const service = await startService(t, {
   db,
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
 })
-/** The embedded database has one connection, and so one instance. */
-const otherDb = process.env.DATABASE_URL === undefined ? db : openAnother()
-function openAnother() {
-  const other = openDatabase(options)
-  t.teardown(() => other.close())
-  return other
-}
+const otherDb = openDatabase(options)
+t.teardown(() => otherDb.close())
 
 const { createTask } = taskActions(service)
 const ada = await service.register('ada')
 const { token } = ada
-const rounds = Array.from({ length: roundsOfRace(15) }, (_, index) => index)
+const rounds = Array.from({ length: 15 }, (_, index) => index)
 
 const remind = (task_id: string, body: object) =>
   service.call('createReminder', { token, params: { task_id }, body })

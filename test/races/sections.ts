@@ -9,7 +9,7 @@ import { taskActions } from '../fixture/tasks.ts'
 /** Writes to sections that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
+const { resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const manager = await service.register('manager')
@@ -75,7 +75,7 @@ const writesOfSections: readonly (readonly [OperationId, string, (sections: Sect
 
 for (const [operation, how, callOf] of writesOfSections) {
   const send = (sections: Sections) => service.call(operation, { ...callOf(sections), token: manager.token })
-  t.test(`${operation}${how} waits for its project`, { skip }, (t) =>
+  t.test(`${operation}${how} waits for its project`, (t) =>
     expectOutcomes(t, projectOutcomes, {
       prepare: newSections,
       send: async (sections) => {
@@ -86,13 +86,13 @@ for (const [operation, how, callOf] of writesOfSections) {
     }),
   )
   if (operation !== 'createSection')
-    t.test(`${operation}${how} waits for its section`, { skip }, (t) =>
+    t.test(`${operation}${how} waits for its section`, (t) =>
       expectOutcomes(t, sectionOutcomes, { prepare: newSections, send }),
     )
 }
 
 for (const [operation, , callOf] of writesOfSections.slice(0, 2))
-  t.test(`${operation} waits while the section in \`before\` is deleted: 422`, { skip }, async (t) => {
+  t.test(`${operation} waits while the section in \`before\` is deleted: 422`, async (t) => {
     const sections = await newSections()
     const { project, other } = sections
     const { headers: _, ...call } = callOf(sections)
@@ -106,7 +106,7 @@ for (const [operation, , callOf] of writesOfSections.slice(0, 2))
     t.equal(await sections.names(), 'One')
   })
 
-t.test('deleteSection waits while a task is put into the section: it leaves it', { skip }, async (t) => {
+t.test('deleteSection waits while a task is put into the section: it leaves it', async (t) => {
   const { project, section, path } = await newSections()
   const { id } = await createTask(manager, { project_id: project })
   const { status } = await race(t, {
@@ -118,18 +118,14 @@ t.test('deleteSection waits while a task is put into the section: it leaves it',
   t.equal((await readTask(manager, id)).task.section_id, null)
 })
 
-t.test(
-  'deleteSection waits while a task is moved to another section: it stays there',
-  { skip },
-  async (t) => {
-    const { project, section, other, path } = await newSections()
-    const { id } = await createTask(manager, { project_id: project, section_id: section })
-    const { status } = await race(t, {
-      hold: [`update tasks set section_id = '${other}' where id = '${id}'`],
-      operation: 'deleteSection',
-      call: { params: path },
-    })
-    t.equal(status, 204)
-    t.equal((await readTask(manager, id)).task.section_id, other)
-  },
-)
+t.test('deleteSection waits while a task is moved to another section: it stays there', async (t) => {
+  const { project, section, other, path } = await newSections()
+  const { id } = await createTask(manager, { project_id: project, section_id: section })
+  const { status } = await race(t, {
+    hold: [`update tasks set section_id = '${other}' where id = '${id}'`],
+    operation: 'deleteSection',
+    call: { params: path },
+  })
+  t.equal(status, 204)
+  t.equal((await readTask(manager, id)).task.section_id, other)
+})

@@ -10,7 +10,7 @@ import { type Call, startService } from '../fixture/service.ts'
 /** Writes to members, teams and invitations that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
+const { resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db, config: { invitationsPerDay: 1_000 } })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
@@ -153,14 +153,14 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
 }
 
 for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, (t) =>
+  t.test(`${operation} waits`, (t) =>
     expectOutcomes(t, outcomes, {
       prepare,
       send: ({ ids }) => service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
     }),
   )
 
-t.test('an invitation is accepted while it ends: 422', { skip }, async (t) => {
+t.test('an invitation is accepted while it ends: 422', async (t) => {
   const guest = await service.register('guest')
   const outcomes = {
     'the invitation is revoked': 422,
@@ -186,7 +186,7 @@ t.test('an invitation is accepted while it ends: 422', { skip }, async (t) => {
     })
 })
 
-t.test('the other manager leaves while a manager gives the role up: 409', { skip }, async (t) => {
+t.test('the other manager leaves while a manager gives the role up: 409', async (t) => {
   const isRefused = { status: 409, body: { code: 'last_manager' } }
   const { token } = caller
   const callerPath = ({ project }: Ids) => ({ project_id: project, user_id: caller.id })

@@ -11,7 +11,7 @@ import { type Account, type Call, startService } from '../fixture/service.ts'
 /** Writes to users that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
+const { resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const first = await service.register('first')
 const { setRole } = accountActions(service, first)
@@ -80,7 +80,7 @@ const writes: { readonly [Operation in OperationId]?: readonly Write[] } = {
 
 for (const [operation, requests] of Object.entries(writes))
   for (const { request, outcomes: expected } of requests)
-    t.test(`${operation} waits`, { skip }, (t) =>
+    t.test(`${operation} waits`, (t) =>
       expectOutcomes(t, expected, {
         prepare: async () => {
           const [caller, user] = [await registerAdmin(), await register()]
@@ -95,7 +95,7 @@ for (const [operation, requests] of Object.entries(writes))
       }),
     )
 
-t.test('an administrator who was demoted meanwhile demotes nobody', { skip }, async (t) => {
+t.test('an administrator who was demoted meanwhile demotes nobody', async (t) => {
   const [one, another] = [await registerAdmin(), await registerAdmin()]
   const demote = ({ token }: Account, { id }: Account) =>
     service.call('updateUser', { token, params: { user_id: id }, body: { role: 'member' } })
@@ -109,7 +109,7 @@ t.test('an administrator who was demoted meanwhile demotes nobody', { skip }, as
   )
 })
 
-t.test('what users do to their own account waits', { skip }, async (t) => {
+t.test('what users do to their own account waits', async (t) => {
   const newPassword = { current_password: '', new_password: 'another good one' }
   const own: readonly (readonly [OperationId, (user: Account) => object, object])[] = [
     [
@@ -135,7 +135,7 @@ t.test('what users do to their own account waits', { skip }, async (t) => {
     }
 })
 
-t.test('a digest is due by the time zone that the user has then', { skip }, async (t) => {
+t.test('a digest is due by the time zone that the user has then', async (t) => {
   const user = await register()
   const change = `update users set time_zone = 'Pacific/Auckland' where id = '${user.id}'`
   await resultAfter(t, { hold: [rowOf(user)], change }, () =>
@@ -148,7 +148,7 @@ t.test('a digest is due by the time zone that the user has then', { skip }, asyn
   t.equal(row?.due, '08:00:00')
 })
 
-t.test('a token is used once', { skip }, async (t) => {
+t.test('a token is used once', async (t) => {
   const tokens = {
     reset_password: [newResetToken, hashResetToken, 'resetPassword', { new_password: 'a good one' }],
     undo_email: [newUndoToken, hashUndoToken, 'undoEmailChange', {}],
@@ -168,7 +168,7 @@ t.test('a token is used once', { skip }, async (t) => {
   }
 })
 
-t.test('no password can be reset through the address that a user has left meanwhile', { skip }, async (t) => {
+t.test('no password can be reset through the address that a user has left meanwhile', async (t) => {
   const user = await register()
   const change = `update users set email = 'new-${user.email}' where id = '${user.id}'`
   await resultAfter(t, { hold: [rowOf(user)], change }, () =>
@@ -180,7 +180,7 @@ t.test('no password can be reset through the address that a user has left meanwh
   )
 })
 
-t.test('a notification that the recipient no longer sees is not marked', { skip }, async (t) => {
+t.test('a notification that the recipient no longer sees is not marked', async (t) => {
   const member = await register()
   const project = await createProject(first)
   await setMember(first, project, member, 'editor')
@@ -222,7 +222,7 @@ const prepareProject = async (editor: Account) => {
 }
 
 for (const [operation, request] of creations) {
-  t.test(`${operation} waits for the deletion or disabling of its caller`, { skip }, async (t) => {
+  t.test(`${operation} waits for the deletion or disabling of its caller`, async (t) => {
     for (const change of [disabling, deletion])
       for (const headers of [{}, { 'idempotency-key': 'once' }]) {
         const caller = await register()
@@ -235,7 +235,7 @@ for (const [operation, request] of creations) {
   })
 
   if (operation === 'createProject') continue
-  t.test(`${operation} and the deletion of its caller do not deadlock`, { skip }, async (t) => {
+  t.test(`${operation} and the deletion of its caller do not deadlock`, async (t) => {
     const deadlocks = async () => {
       const [row] = await db.run(
         'select deadlocks from pg_stat_database where datname = current_database()',

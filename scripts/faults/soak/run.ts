@@ -53,7 +53,7 @@ const measures: readonly Measure[] = [
   {
     name: 'PostgreSQL connections',
     of: ({ connections }) => connections,
-    max: () => maxConnections.server * workers,
+    max: () => maxConnections * workers,
   },
   { name: 'event loop lag p99 (ms)', of: ({ lagP99 }) => lagP99 },
 ]

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { isMissing } from '../../../src/db/engine/cluster-folder.ts'
+import { isMissing } from '../../../src/db/engine/folder.ts'
 import { type Identity, parseIdentity } from '../../../src/db/identity.ts'
 import { earlierFolder, postgresFolder, retiredFolder, syncFolder } from '../../../src/postgres/cluster.ts'
 import { readArchive } from '../archive.ts'

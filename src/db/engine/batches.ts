@@ -60,8 +60,8 @@ export const deletionOfBatch = <P extends Parameters>(
   )
 
 /**
- * Deletes the rows of a table that meet a condition, `limit` per statement, so that no statement occupies the embedded
- * database or holds row locks for long. Stops between two statements when `stop` is aborted.
+ * Deletes the rows of a table that meet a condition, `limit` per statement, so that no statement holds row
+ * locks for long. Stops between two statements when `stop` is aborted.
  */
 export const deletionInBatches = <P extends Parameters>(
   name: StatementName,

@@ -3,7 +3,7 @@ import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { timeBudget } from '../../concurrency/time-budget.ts'
 import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
-import type { ConnectionOptions } from './connection.ts'
+import type { ServerConnection } from './connection.ts'
 import {
   DatabaseUnavailable,
   isReadOnly,
@@ -44,7 +44,7 @@ export interface Database extends Runner {
    * @throws DatabaseUnavailable, TooManyConflicts, TooManyStatements, ConstraintViolation as `run` does, and the errors of `body`; nothing was done
    */
   transaction<T>(body: (transaction: Transaction) => Promise<T | Last<T>>, actor: string | null): Promise<T>
-  /** Listens for notifications until `close`. A no-op on the embedded database, which has only one session. */
+  /** Listens for notifications until `close`. */
   listen(channel: string, listener: NotificationListener): void
   /** The number of statements that are running or waiting for a connection. */
   pending(): number
@@ -63,12 +63,9 @@ const maxWaitingPerPrincipal = 200
 
 /**
  * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels statements
- * earlier (`readTimeout`, `writeTimeout`), so after this time its connection is dead; the embedded database has to be restarted.
+ * earlier (`readTimeout`, `writeTimeout`), so after this time its connection is dead.
  */
 const defaultDeadline = 10_000
-
-/** The same for maintenance statements on the embedded database. */
-const maintenanceDeadline = 240_000
 
 /** Minimum milliseconds between two replacements of connections to a read-only server. */
 const readOnlyPause = 1_000
@@ -76,7 +73,7 @@ const readOnlyPause = 1_000
 /**
  * Connections that may hold a transaction. Transactions that wait for the same row leave the others for reads.
  */
-const maxTransactions: typeof maxConnections = { server: 7, embedded: 1 }
+const maxTransactions = 7
 
 /**
  * Connections that one caller may use at a time, unless they are over their budget: statements count towards that when they end, so a
@@ -86,7 +83,7 @@ const maxTransactions: typeof maxConnections = { server: 7, embedded: 1 }
 const maxConnectionsPerPrincipal = 3
 
 /** Opens a database. It connects at the first statement. */
-export const openDatabase = (options: ConnectionOptions, deadline: number = defaultDeadline): Database => {
+export const openDatabase = (options: ServerConnection, deadline: number = defaultDeadline): Database => {
   const pool = openPool(options)
   const listening: ReturnType<typeof listenForNotifications>[] = []
 
@@ -104,8 +101,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
           ? new TooManyStatements()
           : new DatabaseUnavailable({ cause: new Error(refusals[reason]) }),
     })
-  const queue = queueFor(maxConnections[options.kind])
-  const transactions = queueFor(maxTransactions[options.kind])
+  const queue = queueFor(maxConnections)
+  const transactions = queueFor(maxTransactions)
 
   /** Runs a task that occupies a session, when it is the turn of its caller. */
   const inTurn = <T>(work: Work, task: () => Promise<T>): Promise<T> =>
@@ -131,15 +128,10 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     pool.replace(deadline / 1_000)
   }
 
-  /** Ends unresponsive sessions. The driver itself would keep sending statements on them. */
-  const giveUp = async (): Promise<void> => {
-    if (options.kind === 'embedded') await options.restart()
-    pool.replace(options.kind === 'server' ? 2 : 0)
-  }
-
-  const failed = async (error: unknown): Promise<void> => {
-    if (error instanceof NoAnswer) await giveUp()
-    else if (isReadOnly(error) && options.kind === 'server') leaveReadOnly()
+  const failed = (error: unknown): void => {
+    // The driver itself would keep sending statements on unresponsive sessions.
+    if (error instanceof NoAnswer) pool.replace(2)
+    else if (isReadOnly(error)) leaveReadOnly()
   }
 
   const send = async (
@@ -148,16 +140,15 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     values: readonly unknown[],
     mode: StatementMode,
   ): Promise<readonly ResultRow[]> => {
-    const limit = mode === 'maintenance' && options.kind === 'embedded' ? maintenanceDeadline : deadline
     const { answer, wasSent } = pool.take().send(text, values, mode)
     work.sent.push(text)
     try {
-      const { rows } = await withTimeout(limit, answer, () => new NoAnswer(limit))
+      const { rows } = await withTimeout(deadline, answer, () => new NoAnswer(deadline))
       return rows
     } catch (error) {
       const mayHaveRun = wasSent() && !isRolledBack(error)
       if (!mayHaveRun) work.sent.splice(work.sent.indexOf(text), 1)
-      await failed(error)
+      failed(error)
       throw mayHaveRun && writes(text) && isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
     }
   }
@@ -170,9 +161,9 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     const session = pool.take()
     session.isHeld = true
     // Its statements may have waited for several rows in turn, so that a server without an answer in time can be well.
-    const failedWithin = async (error: unknown): Promise<void> => {
-      if (error instanceof NoAnswer && options.kind === 'server') void session.end(0)
-      else await failed(error)
+    const failedWithin = (error: unknown): void => {
+      if (error instanceof NoAnswer) void session.end(0)
+      else failed(error)
     }
     try {
       return await runTransaction(session, { work, limit: deadline, actor, failed: failedWithin }, body)
@@ -191,7 +182,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     values,
     mode,
   ) =>
-    work.caller === background && mode !== 'maintenance'
+    work.caller === background
       ? transact(work, null, (transaction) => transaction.run(text, values, mode))
       : send(work, text, values, mode)
 
@@ -221,7 +212,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       return repeatedly(() => transactions.run(work, () => inTurn(work, () => transact(work, actor, body))))
     },
     listen(channel, listener) {
-      if (options.kind === 'server') listening.push(listenForNotifications(options, channel, listener))
+      listening.push(listenForNotifications(options, channel, listener))
     },
     pending: () => queue.pending() + transactions.waiting(),
     async close() {

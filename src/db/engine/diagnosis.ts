@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
 import type postgres from 'postgres'
 import { withTimeout } from '../../concurrency/deadline.ts'
-import { type ConnectionOptions, createClient, type ServerConnection } from './connection.ts'
+import { createClient, type ServerConnection } from './connection.ts'
 import { DatabaseUnavailable, translateError } from './errors.ts'
 import { listenForNotifications } from './notifications.ts'
 
@@ -16,8 +16,8 @@ export interface Diagnosis {
   readonly deniedTables: string | null
   /** Milliseconds; 0 for none. */
   readonly statementTimeout: number
-  /** Whether a connection that listens gets notifications; null on the embedded database. */
-  readonly notifies: boolean | null
+  /** Whether a connection that listens gets notifications. */
+  readonly notifies: boolean
   /** False for a standby, and for a server that is configured read-only. */
   readonly takesWrites: boolean
   /** Milliseconds by which the database's clock is ahead of this process's. */
@@ -60,9 +60,9 @@ const listenForEcho = (connection: ServerConnection) => {
  *
  * @throws DatabaseUnavailable
  */
-export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis> => {
+export const diagnose = async (connection: ServerConnection): Promise<Diagnosis> => {
   const client = createClient(connection)
-  const listening = connection.kind === 'server' ? listenForEcho(connection) : null
+  const listening = listenForEcho(connection)
   const inspect = async (): Promise<Diagnosis> => {
     const [row] = await client<
       {
@@ -93,7 +93,7 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
       mayMigrate: row.may_migrate,
       deniedTables: row.denied_tables,
       statementTimeout: row.statement_timeout,
-      notifies: listening === null ? null : await listening.hears(client),
+      notifies: await listening.hears(client),
       takesWrites: row.takes_writes,
       clockAhead: Number(row.now) - Date.now(),
     }
@@ -107,6 +107,6 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
   } catch (error) {
     throw translateError(error)
   } finally {
-    await Promise.all([client.end({ timeout: 1 }), listening?.end()])
+    await Promise.all([client.end({ timeout: 1 }), listening.end()])
   }
 }

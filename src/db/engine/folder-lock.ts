@@ -2,7 +2,7 @@ import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import lockfile from 'proper-lockfile'
-import { FolderUnusable } from './cluster-folder.ts'
+import { FolderUnusable } from './folder.ts'
 import { DiskFull, freeBytesOf } from './disk-space.ts'
 import { hasCode } from './system-errors.ts'
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type postgres from 'postgres'
 import { withTimeout } from '../../concurrency/deadline.ts'
-import { type ConnectionOptions, createClient } from './connection.ts'
+import { createClient, type ServerConnection } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
 import {
   DatabaseForbidden,
@@ -75,8 +75,7 @@ interface MigrateOptions {
 }
 
 /**
- * Migrates a database to this version's schema. Several processes may do so concurrently: on a server, the others wait for
- * the first. (The embedded database has a single process and a single session, so a lock has no effect.) Resolves to the
+ * Migrates a database to this version's schema. Several processes may do so concurrently: the others wait for the first. Resolves to the
  * number of migrations from a newer version; they are compatible with this version.
  *
  * @throws DatabaseUnavailable
@@ -84,7 +83,7 @@ interface MigrateOptions {
  * user
  */
 export const migrate = (
-  connection: ConnectionOptions,
+  connection: ServerConnection,
   { schema = readSchema(), onPending = () => undefined }: MigrateOptions = {},
 ): Promise<number> =>
   withClient(connection, async (client) => {
@@ -115,7 +114,7 @@ export const createSchema = async (transaction: postgres.TransactionSql, schema:
  * @throws DatabaseUnavailable
  * @throws DatabaseUnsuitable as `migrate` does
  */
-export const readMigrationState = (connection: ConnectionOptions): Promise<MigrationState> =>
+export const readMigrationState = (connection: ServerConnection): Promise<MigrationState> =>
   withClient(connection, async (client) => {
     const [applied, schema] = [await readApplied(client), readSchema()]
     expectMigratable(applied, schema)
@@ -142,7 +141,7 @@ const areRoutinesPending = ({ routines: applied }: Applied, { routines }: Schema
   (applied.revision === routines.revision && applied.hash !== routines.hash)
 
 const withClient = async <T>(
-  connection: ConnectionOptions,
+  connection: ServerConnection,
   use: (client: postgres.Sql) => Promise<T>,
 ): Promise<T> => {
   const client = createClient(connection, {

@@ -1,16 +1,11 @@
-import type { ConnectionOptions } from './connection.ts'
+import type { ServerConnection } from './connection.ts'
 import { openSession, type Session } from './session.ts'
 import { rateLimitedSockets } from './sockets.ts'
 
-/**
- * Sessions per process. The embedded database has one session: messages of a second connection would mix with those of the first.
- */
-export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
-  server: 10,
-  embedded: 1,
-}
+/** Sessions per process. */
+export const maxConnections = 10
 
-/** Milliseconds after which a session of a server is replaced: its memory grows, and the address may lead to another server. */
+/** Milliseconds after which a session is replaced: its memory grows, and the address may lead to another server. */
 const maxAge = 45 * 60_000
 
 /** The sessions of a process. Sessions that were lost are replaced when the next statement needs one. */
@@ -26,13 +21,12 @@ export interface Pool {
 }
 
 /** A pool whose sessions connect at their first statement. */
-export const openPool = (options: ConnectionOptions): Pool => {
+export const openPool = (options: ServerConnection): Pool => {
   // Shared, so that the rate limit applies to all sessions together.
   const openSocket = rateLimitedSockets()
   const open = (): Session => openSession(options, openSocket)
-  const openAll = (): Session[] => Array.from({ length: maxConnections[options.kind] }, open)
-  const isAged = ({ openedAt }: Session): boolean =>
-    options.kind === 'server' && performance.now() > openedAt + maxAge
+  const openAll = (): Session[] => Array.from({ length: maxConnections }, open)
+  const isAged = ({ openedAt }: Session): boolean => performance.now() > openedAt + maxAge
   let sessions = openAll()
 
   const renew = (session: Session): Session => {

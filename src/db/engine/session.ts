@@ -1,13 +1,13 @@
 import type { Duplex } from 'node:stream'
-import { type ConnectionOptions, createClient } from './connection.ts'
+import { createClient, type ServerConnection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
 import type { Address } from './sockets.ts'
 
 /**
  * How a statement runs. `prepared`: the session keeps the prepared statement for reuse. `arrays`: the same, and its rows are arrays.
- * `once`: not kept, planned for its values. `maintenance`: may occupy the embedded database for minutes.
+ * `once`: not kept, planned for its values.
  */
-export type StatementMode = 'prepared' | 'arrays' | 'once' | 'maintenance'
+export type StatementMode = 'prepared' | 'arrays' | 'once'
 
 /** A row; its columns are numbered in the mode `arrays`. */
 export type ResultRow = Readonly<Record<string, unknown>>
@@ -48,7 +48,7 @@ export interface Session {
 
 /** A session, which connects at its first statement. */
 export const openSession = (
-  options: ConnectionOptions,
+  options: ServerConnection,
   openSocket: (address: Address) => Promise<Duplex>,
 ): Session => {
   let isLost = false
@@ -90,7 +90,7 @@ export const openSession = (
       const query = client.unsafe<ResultRow[]>(text, values as never[], {
         prepare: mode !== 'once',
         // Without it, the driver prepares no statement that has no parameters.
-        ...((mode === 'prepared' || mode === 'arrays') && { simple: false }),
+        ...(mode !== 'once' && { simple: false }),
       })
       // `state` is null before the driver starts to send (postgres 3.4.9, connection.js).
       return {

@@ -73,7 +73,7 @@ interface Options {
   /** The user in whose name triggers record events; null for none. */
   readonly actor: string | null
   /** Called with the driver's error of a statement that failed. */
-  readonly failed: (error: unknown) => Promise<void>
+  readonly failed: (error: unknown) => void
 }
 
 /**
@@ -111,7 +111,7 @@ export const runTransaction = async <T>(
     } catch (error) {
       const isFirst = firstError === null
       firstError ??= asError(error)
-      if (isFirst) await failed(error)
+      if (isFirst) failed(error)
       throw error
     }
   }

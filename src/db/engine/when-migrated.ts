@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from './client.ts'
-import type { ConnectionOptions } from './connection.ts'
+import type { ServerConnection } from './connection.ts'
 import { SchemaPending, TemporaryFailure } from './errors.ts'
 import { migrate } from './migrate.ts'
 
@@ -26,7 +26,7 @@ const logEvery = 12
  * @throws any error other than a TemporaryFailure, since a failed migration would fail again
  */
 export const migrateWhenPossible = async (
-  connection: ConnectionOptions,
+  connection: ServerConnection,
   { prepare, log, signal }: WaitOptions,
 ): Promise<void> => {
   const stopped = rejectedBy(signal)

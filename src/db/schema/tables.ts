@@ -1602,8 +1602,8 @@ export const fileDeletions = pgTable(
 )
 
 /**
- * Leases of exclusive jobs, and of backups that keep all files (file-holds.ts). Rows, because advisory locks do not exclude each other on
- * the embedded database.
+ * Leases of exclusive jobs, and of backups that keep all files (file-holds.ts). Rows with an end, because an advisory lock needs a session
+ * of its own, and poolers lend sessions.
  */
 export const leases = pgTable('leases', {
   name: text('name').primaryKey(),

@@ -1,54 +1,9 @@
-import { readdirSync } from 'node:fs'
 import t from 'tap'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../../../src/db/engine/errors.ts'
 import { timeLimits } from '../../../src/http/slow-clients.ts'
 import { createTestDatabase } from '../../fixture/database.ts'
 import { startService } from '../../fixture/service.ts'
-
-const isEmbedded = process.env.DATABASE_URL === undefined
-
-/** Blocks the embedded database longer than any deadline of these tests. */
-const slowRead = 'select count(*) from generate_series(1, 2000000000)'
-const slowSleep = 'select pg_sleep(600)'
-
-/** Milliseconds. */
-const deadline = 4_000
-
-t.test(
-  'a statement that blocks the embedded database is terminated without the process',
-  { skip: !isEmbedded },
-  async (t) => {
-    const { options } = await createTestDatabase(t)
-    const db = openDatabase(options, deadline)
-    t.teardown(() => db.close())
-    const service = await startService(t, { db })
-    const { token } = await service.register('ada')
-    const descriptors = () => readdirSync('/proc/self/fd').length
-    const open: number[] = []
-
-    for (const slow of [slowRead, slowSleep]) {
-      const { body: kept } = await service.expect('createTask', 201, { token, body: { title: slow } })
-      const held = t.rejects(db.run(slow, []), DatabaseUnavailable)
-      const waiting = service.call('createTask', { token, body: { title: 'Waiting' } })
-      await held
-      t.match((await waiting).status, /201|503/, 'the waiting write was sent after the restart, or never')
-      const { body } = await service.expect('getTask', 200, { token, params: { task_id: kept.id } })
-      t.strictSame(body, kept, 'the acknowledged task is unchanged')
-      if (process.platform === 'linux') open.push(descriptors())
-    }
-    const [first = 0, second = 0] = open
-    t.ok(second < first + 20, 'a restart leaves no files open')
-
-    const error: unknown = await db
-      .run(
-        `insert into leases (name, holder, expires_at) select 'x', gen_random_uuid(), now() from pg_sleep(600)`,
-        [],
-      )
-      .catch((error: unknown) => error)
-    t.ok(error instanceof OutcomeUnknown, 'the outcome of a write is unknown')
-  },
-)
 
 t.test('503 means that nothing was done', async (t) => {
   const { options } = await createTestDatabase(t)
@@ -96,7 +51,7 @@ t.test('503 means that nothing was done', async (t) => {
   })
 })
 
-t.test('503 for errors by which the server cancels a statement', { skip: isEmbedded }, async (t) => {
+t.test('503 for errors by which the server cancels a statement', async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())
@@ -121,7 +76,7 @@ t.test('503 for errors by which the server cancels a statement', { skip: isEmbed
   }
 })
 
-t.test('504 for a write whose connection is lost', { skip: isEmbedded }, async (t) => {
+t.test('504 for a write whose connection is lost', async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())
