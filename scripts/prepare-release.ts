@@ -64,7 +64,7 @@ await runToEnd('release:prepare', 600_000, async (t) => {
     [archive],
   )
   if (code !== 0) throw new Error(output)
-  // A backup is mostly the catalogs of PostgreSQL; the large window finds what they repeat.
+  // The large window finds what the rows of different tables repeat.
   const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 24 }
   const compressed = await promisify(brotliCompress)(await readFile(archive), { params })
 
