@@ -161,6 +161,8 @@ const run = async (t: Teardown): Promise<void> => {
   await writeFile(config, JSON.stringify({ providers: [provider] }))
   const service = await startProcess(t, { ...environment, OIDC_CONFIG: config, OIDC_CREATE: 'always' })
 
+  // After a start, the first token takes longer than the service waits for one.
+  await adminOf(keycloak)
   const browser = await chromium.launch({
     executablePath: findCommand('chromium') ?? 'chromium',
     args: ['--disable-gpu'],
