@@ -16,7 +16,7 @@ const { enableCompileCache } = await import('node:module')
 const path = await import('node:path')
 
 if (process.argv[2] === '--version') {
-  const { version } = await import('./domain/version.ts')
+  const { version } = await import('./domain/shared/version.ts')
   console.log(`taskwright ${version}`)
   process.exit(0)
 }

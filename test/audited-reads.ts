@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Scope } from '../src/domain/scopes.ts'
+import type { Scope } from '../src/domain/shared/scopes.ts'
 import { operations, prepareOperations, rows } from './fixture/operations.ts'
 import { startService } from './fixture/service.ts'
 

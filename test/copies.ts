@@ -5,7 +5,7 @@ import { openDatabase } from '../src/db/engine/client.ts'
 import { migrate, readSchema } from '../src/db/engine/migrate.ts'
 import { countLines, type RowCounts } from '../src/db/transfer/counts.ts'
 import { type ReadLines, readTables } from '../src/db/transfer/read.ts'
-import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
+import { restartHistoryIfCopied } from '../src/db/activity/task-changes.ts'
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import type { components } from '../generated/openapi.ts'
-import { foldedCharacters, foldSearch } from '../src/domain/text.ts'
+import { foldedCharacters, foldSearch } from '../src/domain/shared/text.ts'
 import { projectActions } from './fixture/projects.ts'
 import { type Call, startService } from './fixture/service.ts'
 import { taskActions } from './fixture/tasks.ts'

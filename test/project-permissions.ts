@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../generated/openapi.ts'
-import type { Permission } from '../src/domain/permissions.ts'
+import type { Permission } from '../src/domain/shared/permissions.ts'
 import { changesToBeKnown } from './fixture/changes.ts'
 import { openStream, type StreamClient } from './fixture/event-stream.ts'
 import { createMatrix, type Rule as RuleFor, type Scenario } from './fixture/matrix.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
-import { lockOrder } from '../src/db/lock-order.ts'
+import { lockOrder } from '../src/db/shared/lock-order.ts'
 import { operations, prepareOperations, rows } from './fixture/operations.ts'
 import { rowsRead } from './fixture/plan.ts'
 import { recordRuns, type Run } from './fixture/recorded-runs.ts'

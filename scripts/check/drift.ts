@@ -9,7 +9,7 @@ const snapshot = (): ReadonlyMap<string, string> =>
       'generated/**/*.{ts,sql}',
       'src/db/migrations/**/*.{sql,json}',
       'src/db/routines.sql',
-      'src/domain/*.json',
+      'src/domain/**/*.json',
       'docs/**/*.md',
     ]).map((path) => [path, readFileSync(path, 'utf8')]),
   )

@@ -1,5 +1,5 @@
 import { type ContractOperation, loadContract, type OperationId } from '../../src/contract/contract.ts'
-import { permissions } from '../../src/domain/permissions.ts'
+import { permissions } from '../../src/domain/shared/permissions.ts'
 import { type ProblemCode, problemTypes } from '../../src/problems/catalogue.ts'
 
 /**

@@ -1,11 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { escapeInvisible } from '../../src/db/folded-characters.ts'
+import { escapeInvisible } from '../../src/db/shared/folded-characters.ts'
 import { findPackage } from '../../src/postgres/binaries.ts'
 
 /**
- * Generates the table of `foldSearch` in domain/text.ts, which fold_text() of migrations/folding.sql shares: the text that stands for a
+ * Generates the table of `foldSearch` in domain/shared/text.ts, which fold_text() of migrations/folding.sql shares: the text that stands for a
  * character in searches and orders, for every character that is not compared as it is.
  *
  * The sources are the collation for searches of CLDR, as ICU has it (its primary strength ignores case and accents), and for
@@ -13,7 +13,7 @@ import { findPackage } from '../../src/postgres/binaries.ts'
  * PostgreSQL's `unaccent` has it.
  */
 
-const table = fileURLToPath(new URL('../../src/domain/folded-characters.json', import.meta.url))
+const table = fileURLToPath(new URL('../../src/domain/shared/folded-characters.json', import.meta.url))
 
 /** The rules of `unaccent`: a character, a tab, and what replaces it, in quotes if it has spaces or quotes. */
 const readRules = (): ReadonlyMap<string, string> => {

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { blockedRoutine } from '../../src/db/access/blocked.ts'
 import { viewerRoutines } from '../../src/db/access/access-relations.ts'
-import { foldingRoutines } from '../../src/db/folded-characters.ts'
+import { foldingRoutines } from '../../src/db/shared/folded-characters.ts'
 
 /**
  * Generates the routines that are derived from the table of folded characters and the letters that Node.js knows, a file of its own,

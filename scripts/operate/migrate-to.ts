@@ -1,7 +1,7 @@
 import { readConfig } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { copyDatabase } from '../../src/db/transfer/copy.ts'
-import { restartHistoryIfCopied } from '../../src/db/task-changes.ts'
+import { restartHistoryIfCopied } from '../../src/db/activity/task-changes.ts'
 import { claimFiles, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { expectDatabase, startStopped } from './configured-database.ts'

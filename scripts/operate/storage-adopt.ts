@@ -1,6 +1,6 @@
 import { readConfig } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { restartHistory, restartHistoryIfCopied } from '../../src/db/task-changes.ts'
+import { restartHistory, restartHistoryIfCopied } from '../../src/db/activity/task-changes.ts'
 import { claimFiles } from '../../src/jobs/ownership.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'

@@ -1,7 +1,7 @@
 import { readConfig } from '../../src/config/config.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { isMissing } from '../../src/db/engine/folder.ts'
-import { countFileDeletions } from '../../src/db/files.ts'
+import { countFileDeletions } from '../../src/db/files/deletions.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
 import { ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../../src/storage/open.ts'

@@ -1,6 +1,6 @@
 import { createHmac, type KeyObject } from 'node:crypto'
-import type { Client } from '../domain/audit.ts'
-import { networkOf } from '../domain/network.ts'
+import type { Client } from '../domain/activity/audit.ts'
+import { networkOf } from '../domain/shared/network.ts'
 
 /**
  * The keys of the counters of failed attempts. Password attempts are counted per address (or user) and network, so that an

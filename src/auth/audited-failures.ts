@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import type { Client } from '../domain/audit.ts'
-import { networkOf } from '../domain/network.ts'
+import type { Client } from '../domain/activity/audit.ts'
+import { networkOf } from '../domain/shared/network.ts'
 
 /** Maximum number of failed sign-ins in the audit trail per network and hour. Causing them needs no account. */
 const maxPerNetwork = 20

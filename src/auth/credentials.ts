@@ -1,14 +1,14 @@
 import { LRUCache } from 'lru-cache'
 import { withTimeout } from '../concurrency/deadline.ts'
-import { selectApiTokenPrincipal, type UsedApiToken } from '../db/api-tokens.ts'
+import { selectApiTokenPrincipal, type UsedApiToken } from '../db/accounts/api-tokens.ts'
 import {
   type CredentialChange,
   listenForCredentialChanges,
   notifyCredentialChange,
-} from '../db/credential-changes.ts'
+} from '../db/accounts/credential-changes.ts'
 import type { Database } from '../db/engine/client.ts'
-import { selectSessionPrincipal } from '../db/sessions.ts'
-import type { BearerPrincipal } from '../domain/permissions.ts'
+import { selectSessionPrincipal } from '../db/accounts/sessions.ts'
+import type { BearerPrincipal } from '../domain/shared/permissions.ts'
 
 /**
  * Live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers and

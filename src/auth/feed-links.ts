@@ -1,6 +1,6 @@
 import type { Database } from '../db/engine/client.ts'
-import { selectFeedPrincipal } from '../db/feeds.ts'
-import type { FeedPrincipal } from '../domain/permissions.ts'
+import { selectFeedPrincipal } from '../db/interchange/feeds.ts'
+import type { FeedPrincipal } from '../domain/shared/permissions.ts'
 import { hashFeedToken } from './opaque-tokens.ts'
 
 /**

@@ -1,5 +1,5 @@
-import type { KeyRing } from '../domain/key-ring.ts'
-import type { BearerCredential, BearerPrincipal, LinkCredential } from '../domain/permissions.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
+import type { BearerCredential, BearerPrincipal, LinkCredential } from '../domain/shared/permissions.ts'
 import { open, seal } from './seal.ts'
 
 /** The content of a link's token. The service does not store links. */

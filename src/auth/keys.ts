@@ -1,5 +1,5 @@
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 
 /** The configured secrets, at least 32 bytes each. The active one signs; all of them verify. */
 export type Secrets = readonly [active: Buffer, ...earlier: Buffer[]]

@@ -1,7 +1,7 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
 import { boundedQueue, type Limiter } from '../concurrency/bounded-queue.ts'
-import { toNfc } from '../domain/text.ts'
+import { toNfc } from '../domain/shared/text.ts'
 
 /** Argon2id parameters (RFC 9106). */
 export type HashParameters = {

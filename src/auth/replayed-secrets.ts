@@ -1,5 +1,5 @@
-import type { Created } from '../domain/idempotency.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { Created } from '../domain/shared/idempotency.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 import { open, seal } from './seal.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 
 const algorithm = 'aes-256-gcm'
 const version = 1

@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js'
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname, resolve } from 'node:path'
-import type { TeamRule } from '../domain/team-rules.ts'
+import type { TeamRule } from '../domain/projects/team-rules.ts'
 import schema from './oidc.schema.json' with { type: 'json' }
 import { isLoopback, type Parsed } from './values.ts'
 

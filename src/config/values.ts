@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { canonicalEmail } from '../domain/email-address.ts'
-import { hasTooManyMarks } from '../domain/text.ts'
+import { canonicalEmail } from '../domain/accounts/email-address.ts'
+import { hasTooManyMarks } from '../domain/shared/text.ts'
 
 /** An SMTP server. */
 export interface SmtpServer {

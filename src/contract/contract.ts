@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { load } from 'js-yaml'
 import type { operations } from '../../generated/openapi.ts'
-import { contentKinds, contentParameters, type ShownContent } from '../domain/audit.ts'
-import { isPermission, type Permission } from '../domain/permissions.ts'
-import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
+import { contentKinds, contentParameters, type ShownContent } from '../domain/activity/audit.ts'
+import { isPermission, type Permission } from '../domain/shared/permissions.ts'
+import { isRequiredScope, type RequiredScope } from '../domain/shared/scopes.ts'
 
 export type OperationId = keyof operations
 

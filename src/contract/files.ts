@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { FileDescription } from '../domain/file-description.ts'
+import type { FileDescription } from '../domain/files/file-description.ts'
 
 /** The SHA-256 of a stored file, in lower-case hexadecimal. */
 export interface Digested {

@@ -2,16 +2,16 @@ import type { FastifyRequest } from 'fastify'
 import type { operations } from '../../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
 import type { Dispatch } from './dispatch.ts'
-import type { Client } from '../domain/audit.ts'
-import type { Preconditions } from '../domain/entity-tags.ts'
-import type { Created, Idempotency } from '../domain/idempotency.ts'
+import type { Client } from '../domain/activity/audit.ts'
+import type { Preconditions } from '../domain/shared/entity-tags.ts'
+import type { Created, Idempotency } from '../domain/shared/idempotency.ts'
 import type {
   BearerPrincipal,
   FeedPrincipal,
   LinkPrincipal,
   Principal,
   SessionPrincipal,
-} from '../domain/permissions.ts'
+} from '../domain/shared/permissions.ts'
 import { type JsonText, jsonText, parse } from './json-text.ts'
 import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, UploadChunk } from './files.ts'

@@ -29,7 +29,7 @@
 -- Search ------------------------------------------------------------------------------------------------------------
 -- For tasks.insert, tasks.update, and the indexes of names.
 -- Text is folded (fold_text, in migrations/folding.sql) and split into words here rather than by a text search configuration, whose
--- parser depends on the database's locale; domain/search.ts splits a query in the same way. Collations are explicit for the same
+-- parser depends on the database's locale; domain/shared/search.ts splits a query in the same way. Collations are explicit for the same
 -- reason. Extensions (unaccent, pg_trgm) would have to be installed by a database administrator.
 
 -- For index_task_text(): the searched part of a text, its first 8,192 characters, folded. One character can become 18, so the folded
@@ -116,7 +116,7 @@ CREATE OR REPLACE TRIGGER tags_name_folded BEFORE INSERT OR UPDATE OF name ON ta
   FOR EACH ROW EXECUTE FUNCTION fold_name();
 
 -- Versions ----------------------------------------------------------------------------------------------------------
--- Whoever changes a row gives it a new version (db/touch.ts), except for webhooks, which the sender changes as well.
+-- Whoever changes a row gives it a new version (db/shared/touch.ts), except for webhooks, which the sender changes as well.
 
 -- For webhooks_touch, below.
 CREATE OR REPLACE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -160,7 +160,7 @@ CREATE OR REPLACE TRIGGER tasks_stamped BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION stamp_task();
 
 -- Membership --------------------------------------------------------------------------------------------------------
--- `memberships` stores who has access to a project. Whoever changes what grants it computes it anew (db/memberships.ts).
+-- `memberships` stores who has access to a project. Whoever changes what grants it computes it anew (db/projects/memberships.ts).
 
 -- For memberships, heirs and the trash: the roles granted to members and to members of teams. Includes projects in the trash.
 CREATE OR REPLACE VIEW project_grants AS

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Paging } from '../http/paging.ts'
-import { type ApiTokens, listApiTokens, listUserApiTokens } from '../services/api-tokens.ts'
+import { type ApiTokens, listApiTokens, listUserApiTokens } from '../services/accounts/api-tokens.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

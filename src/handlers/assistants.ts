@@ -2,7 +2,7 @@ import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type CorsOrigins, isTrustedOrigin } from '../http/cors.ts'
 import { problems } from '../problems/problems.ts'
-import type { AnswerAssistant } from '../services/assistants.ts'
+import type { AnswerAssistant } from '../services/shared/assistants.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -2,7 +2,7 @@ import type { components } from '../../generated/openapi.ts'
 import { created, quoteETag } from '../contract/operation.ts'
 import { allowedDisposition, fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
-import { type Attachments, listTaskAttachments } from '../services/attachments.ts'
+import { type Attachments, listTaskAttachments } from '../services/files/attachments.ts'
 import type { Handlers } from './handlers.ts'
 
 type Attachment = components['schemas']['Attachment']

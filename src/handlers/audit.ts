@@ -1,5 +1,5 @@
 import type { Paging } from '../http/paging.ts'
-import { listAuditEvents } from '../services/audit.ts'
+import { listAuditEvents } from '../services/activity/audit.ts'
 import { createdTimes } from './created-times.ts'
 import type { Handlers } from './handlers.ts'
 

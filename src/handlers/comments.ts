@@ -7,7 +7,7 @@ import {
   getComment,
   listTaskComments,
   updateComment,
-} from '../services/comments.ts'
+} from '../services/tasks/comments.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

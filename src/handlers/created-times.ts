@@ -1,4 +1,4 @@
-import { instantOf } from '../domain/time-zones.ts'
+import { instantOf } from '../domain/shared/time-zones.ts'
 
 /** The filters of a list by the time of creation. */
 export interface CreatedTimes {

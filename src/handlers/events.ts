@@ -1,9 +1,9 @@
-import { decodeEventPosition, type EventPosition } from '../domain/event-positions.ts'
+import { decodeEventPosition, type EventPosition } from '../domain/activity/event-positions.ts'
 import type { ExpiryOf } from '../http/authenticate.ts'
 import type { Paging } from '../http/paging.ts'
 import { problems } from '../problems/problems.ts'
-import type { EventStreams } from '../services/event-streams.ts'
-import { listEvents, listTaskEvents } from '../services/events.ts'
+import type { EventStreams } from '../services/activity/event-streams.ts'
+import { listEvents, listTaskEvents } from '../services/activity/events.ts'
 import { createdTimes } from './created-times.ts'
 import type { Handlers } from './handlers.ts'
 

@@ -2,7 +2,7 @@ import type { components } from '../../generated/openapi.ts'
 import { created, ok, versionETag } from '../contract/operation.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
-import { type Exports, getExport, listExports } from '../services/exports.ts'
+import { type Exports, getExport, listExports } from '../services/interchange/exports.ts'
 import type { Handlers } from './handlers.ts'
 import { polled, withRetryAfter } from './job-responses.ts'
 

@@ -1,8 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag, shown, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import type { ReadCalendar } from '../services/feed-calendars.ts'
-import { deleteFeed, type Feeds, getFeed, listFeeds, updateFeed } from '../services/feeds.ts'
+import type { ReadCalendar } from '../services/interchange/feed-calendars.ts'
+import { deleteFeed, type Feeds, getFeed, listFeeds, updateFeed } from '../services/interchange/feeds.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

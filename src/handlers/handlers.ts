@@ -1,5 +1,5 @@
 import type { HandlersWith } from '../contract/operation.ts'
-import type { OpContext } from '../services/context.ts'
+import type { OpContext } from '../services/shared/context.ts'
 
 /** The handlers of all operations. */
 export type Handlers = HandlersWith<OpContext['db']>

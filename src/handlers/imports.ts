@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, versionETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { getImport, type Imports, listImportRows, listImports } from '../services/imports.ts'
+import { getImport, type Imports, listImportRows, listImports } from '../services/interchange/imports.ts'
 import type { Handlers } from './handlers.ts'
 import { polled, withRetryAfter } from './job-responses.ts'
 

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Invitations } from '../services/invitations.ts'
+import type { Invitations } from '../services/projects/invitations.ts'
 import type { Handlers } from './handlers.ts'
 import { projectResponse } from './projects.ts'
 

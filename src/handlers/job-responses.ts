@@ -1,4 +1,4 @@
-import { jobPollSeconds } from '../domain/job-polling.ts'
+import { jobPollSeconds } from '../domain/interchange/job-polling.ts'
 
 interface JobResponse {
   readonly headers?: object

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
-import { variantTag } from '../domain/entity-tags.ts'
-import type { ChangedMember } from '../services/project-members.ts'
+import { variantTag } from '../domain/shared/entity-tags.ts'
+import type { ChangedMember } from '../services/projects/members.ts'
 
 /** Responses for the members of projects and teams. */
 

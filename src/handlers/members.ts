@@ -5,13 +5,13 @@ import {
   listProjectMembers,
   removeProjectMember,
   setProjectMember,
-} from '../services/project-members.ts'
+} from '../services/projects/members.ts'
 import {
   getProjectTeam,
   listProjectTeams,
   removeProjectTeam,
   setProjectTeam,
-} from '../services/project-teams.ts'
+} from '../services/projects/member-teams.ts'
 import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 

@@ -8,8 +8,8 @@ import {
   markNotificationsRead,
   updateNotification,
   updateNotificationSettings,
-} from '../services/notifications.ts'
-import { followTask, listTaskFollowers, unfollowTask } from '../services/task-followers.ts'
+} from '../services/activity/notifications.ts'
+import { followTask, listTaskFollowers, unfollowTask } from '../services/tasks/followers.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Paging } from '../http/paging.ts'
-import { listIdentities, type Oidc } from '../services/oidc.ts'
+import { listIdentities, type Oidc } from '../services/accounts/oidc.ts'
 import { tokensJson } from './auth.ts'
 import type { Handlers } from './handlers.ts'
 import { codeOf } from './oidc-code.ts'

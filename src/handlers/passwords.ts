@@ -1,4 +1,4 @@
-import type { Passwords } from '../services/passwords.ts'
+import type { Passwords } from '../services/accounts/passwords.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, quoteETag, shown } from '../contract/operation.ts'
-import { variantTag } from '../domain/entity-tags.ts'
-import { noIntegrationFields } from '../domain/integration-fields.ts'
+import { variantTag } from '../domain/shared/entity-tags.ts'
+import { noIntegrationFields } from '../domain/shared/integration-fields.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createProject,
@@ -10,8 +10,8 @@ import {
   type Projects,
   setProjectArchived,
   updateProject,
-} from '../services/projects.ts'
-import { listProjectTasks } from '../services/task-lists.ts'
+} from '../services/projects/lifecycle.ts'
+import { listProjectTasks } from '../services/tasks/lists.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

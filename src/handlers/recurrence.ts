@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
-import type { Occurrences } from '../domain/recurrence.ts'
-import { listOccurrences, previewRecurrence } from '../services/occurrences.ts'
+import type { Occurrences } from '../domain/tasks/recurrence.ts'
+import { listOccurrences, previewRecurrence } from '../services/tasks/occurrences.ts'
 import type { Handlers } from './handlers.ts'
 
 /** As many as the contract says. */

@@ -1,6 +1,6 @@
-import type { RelationKind } from '../domain/relations.ts'
+import type { RelationKind } from '../domain/tasks/relations.ts'
 import type { Paging } from '../http/paging.ts'
-import { addRelation, endRelation, listTaskRelations } from '../services/relations.ts'
+import { addRelation, endRelation, listTaskRelations } from '../services/tasks/relations.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -7,7 +7,7 @@ import {
   getReminder,
   listReminders,
   updateReminder,
-} from '../services/reminders.ts'
+} from '../services/tasks/reminders.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,4 +1,4 @@
-import { getSecondFactor, type SecondFactors } from '../services/second-factor.ts'
+import { getSecondFactor, type SecondFactors } from '../services/accounts/second-factor.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

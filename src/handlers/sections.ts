@@ -7,7 +7,7 @@ import {
   getSection,
   listSections,
   updateSection,
-} from '../services/sections.ts'
+} from '../services/tasks/sections.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

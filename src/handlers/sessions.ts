@@ -1,5 +1,5 @@
 import type { Paging } from '../http/paging.ts'
-import { listSessions, type Sessions } from '../services/sessions.ts'
+import { listSessions, type Sessions } from '../services/accounts/sessions.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

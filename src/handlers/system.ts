@@ -3,8 +3,8 @@ import type { components } from '../../generated/openapi.ts'
 import type { Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { quoteETag } from '../contract/operation.ts'
-import { version } from '../domain/version.ts'
-import type { CheckReadiness } from '../services/readiness.ts'
+import { version } from '../domain/shared/version.ts'
+import type { CheckReadiness } from '../services/upkeep/readiness.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, quoteETag, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { getTag, listTags, type Tags } from '../services/tags.ts'
+import { getTag, listTags, type Tags } from '../services/tasks/tags.ts'
 import type { Handlers } from './handlers.ts'
 
 type Tag = components['schemas']['Tag']

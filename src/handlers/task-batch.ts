@@ -1,8 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 import { quoteETag } from '../contract/operation.ts'
-import { type BatchKind, batchKinds } from '../domain/task-batch.ts'
+import { type BatchKind, batchKinds } from '../domain/tasks/batch.ts'
 import { Problem, problemDocument, problemWithin } from '../problems/problems.ts'
-import { type BatchResult, runBatch } from '../services/task-batch.ts'
+import { type BatchResult, runBatch } from '../services/tasks/batch.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { ok, quoteETag, type Versioned } from '../contract/operation.ts'
-import { variantTag } from '../domain/entity-tags.ts'
+import { variantTag } from '../domain/shared/entity-tags.ts'
 
 /** What the representation of a task depends on: whether it is blocked depends on other tasks and on the caller. */
 interface TaskState {

@@ -1,6 +1,6 @@
 import { quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { addTaskTag, listTaskTags, removeTaskTag } from '../services/task-tags.ts'
+import { addTaskTag, listTaskTags, removeTaskTag } from '../services/tasks/tag-links.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

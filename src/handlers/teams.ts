@@ -1,9 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
-import { variantTag } from '../domain/entity-tags.ts'
+import { variantTag } from '../domain/shared/entity-tags.ts'
 import type { Paging } from '../http/paging.ts'
-import { getTeamMember, listTeamMembers, removeTeamMember, setTeamMember } from '../services/team-members.ts'
-import { createTeam, deleteTeam, getTeam, listTeams, updateTeam } from '../services/teams.ts'
+import {
+  getTeamMember,
+  listTeamMembers,
+  removeTeamMember,
+  setTeamMember,
+} from '../services/projects/team-members.ts'
+import { createTeam, deleteTeam, getTeam, listTeams, updateTeam } from '../services/projects/teams.ts'
 import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 

@@ -1,5 +1,5 @@
 import { quoteETag } from '../contract/operation.ts'
-import type { Thumbnails } from '../services/thumbnails.ts'
+import type { Thumbnails } from '../services/files/thumbnails.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -1,14 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import { ok, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { restoreTask } from '../services/tasks.ts'
+import { restoreTask } from '../services/tasks/single.ts'
 import {
   getTrashedProject,
   getTrashedTask,
   listTrash,
   listTrashedProjects,
   type Trash,
-} from '../services/trash.ts'
+} from '../services/tasks/trash.ts'
 import type { Handlers } from './handlers.ts'
 import { projectResponse, projectETag } from './projects.ts'
 import { taskResponse, taskETag } from './task-responses.ts'

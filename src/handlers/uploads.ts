@@ -1,12 +1,12 @@
 import type { Input } from '../contract/operation.ts'
-import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
-import type { Principal } from '../domain/permissions.ts'
-import type { ChunkChecksum } from '../domain/uploads.ts'
+import { baseName, describeFile, validateFileName } from '../domain/files/file-description.ts'
+import type { Principal } from '../domain/shared/permissions.ts'
+import type { ChunkChecksum } from '../domain/files/uploads.ts'
 import { parseSha256 } from '../http/digests.ts'
 import { parseUploadChecksum, parseUploadMetadata } from '../http/tus-headers.ts'
 import { problems } from '../problems/problems.ts'
-import type { OpContext } from '../services/context.ts'
-import type { UploadProgress, Uploads } from '../services/uploads.ts'
+import type { OpContext } from '../services/shared/context.ts'
+import type { UploadProgress, Uploads } from '../services/files/uploads.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

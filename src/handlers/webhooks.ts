@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, ok, shown, versionETag } from '../contract/operation.ts'
-import type { Created } from '../domain/idempotency.ts'
+import type { Created } from '../domain/shared/idempotency.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   getWebhook,
@@ -9,7 +9,7 @@ import {
   listWebhookDeliveries,
   listWebhooks,
   type Webhooks,
-} from '../services/webhooks.ts'
+} from '../services/activity/webhooks.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {

@@ -3,15 +3,20 @@ import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
-import type { Idempotency } from '../domain/idempotency.ts'
-import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
+import type { Idempotency } from '../domain/shared/idempotency.ts'
+import {
+  type AuditedContent,
+  type Client,
+  maxUserAgentLength,
+  type ShownContent,
+} from '../domain/activity/audit.ts'
 import { parseETagList, parseHttpDate, strongTags, takeVersion, weakTags } from './conditional.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
-import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
+import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/shared/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
-import { networkOf } from '../domain/network.ts'
-import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
+import { networkOf } from '../domain/shared/network.ts'
+import { type Principal, roleRefuses, scopeRefuses } from '../domain/shared/permissions.ts'
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'

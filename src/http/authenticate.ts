@@ -1,11 +1,11 @@
-import type { BearerPrincipal, FeedPrincipal, LinkPrincipal } from '../domain/permissions.ts'
+import type { BearerPrincipal, FeedPrincipal, LinkPrincipal } from '../domain/shared/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import { hashApiToken } from '../auth/api-tokens.ts'
 import { readLinkToken } from '../auth/file-links.ts'
 import type { FeedLinks } from '../auth/feed-links.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 
 /**
  * Authenticates a request by its Authorization header.

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Principal } from '../domain/permissions.ts'
+import type { Principal } from '../domain/shared/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
 import { callerOf } from './rate-limit.ts'

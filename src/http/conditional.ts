@@ -1,5 +1,5 @@
 import type { ContractOperation } from '../contract/contract.ts'
-import { anyTag } from '../domain/entity-tags.ts'
+import { anyTag } from '../domain/shared/entity-tags.ts'
 
 /** An entity tag (RFC 9110 §8.8.3). `opaque` includes the double quotes. */
 export type RequestedETag = { weak: boolean; opaque: string }

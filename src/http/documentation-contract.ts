@@ -1,6 +1,6 @@
 import type { Contract, ContractOperation } from '../contract/contract.ts'
-import { permissions } from '../domain/permissions.ts'
-import type { RequiredScope } from '../domain/scopes.ts'
+import { permissions } from '../domain/shared/permissions.ts'
+import type { RequiredScope } from '../domain/shared/scopes.ts'
 
 type Paths = Readonly<Record<string, Readonly<Record<string, { readonly description?: string }>>>>
 

@@ -3,7 +3,7 @@ import { decodeExtended, parse as parseDisposition } from 'content-disposition'
 import type { IncomingMessage } from 'node:http'
 import { MIMEType } from 'node:util'
 import { decodeWords } from 'postal-mime'
-import { baseName } from '../domain/file-description.ts'
+import { baseName } from '../domain/files/file-description.ts'
 
 /** What the header of a part declares about its file. */
 export interface FilePart {

@@ -1,7 +1,7 @@
 import { createScanner } from 'jsonc-parser'
 import { isUtf8 } from 'node:buffer'
 import secureJson from 'secure-json-parse'
-import { hasTooManyMarks, isCleanText, maxMarksInRow } from '../domain/text.ts'
+import { hasTooManyMarks, isCleanText, maxMarksInRow } from '../domain/shared/text.ts'
 import { escapePointer, maxErrors, type ProblemError, problems } from '../problems/problems.ts'
 
 /** Nesting depth of a JSON body. No schema of the contract is deeper than ten. */

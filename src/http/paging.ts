@@ -6,10 +6,10 @@ import {
   decodeCursor,
   encodeCursor,
   type Position,
-} from '../domain/cursors.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
-import { defaultLimit, type Page, type PageRequest } from '../domain/pages.ts'
-import type { Principal } from '../domain/permissions.ts'
+} from '../domain/shared/cursors.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
+import { defaultLimit, type Page, type PageRequest } from '../domain/shared/pages.ts'
+import type { Principal } from '../domain/shared/permissions.ts'
 import { problems } from '../problems/problems.ts'
 
 /** The query parameters that every list takes. */

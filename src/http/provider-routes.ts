@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { runAs, type Work } from '../concurrency/work.ts'
-import type { Client } from '../domain/audit.ts'
-import { networkOf } from '../domain/network.ts'
+import type { Client } from '../domain/activity/audit.ts'
+import { networkOf } from '../domain/shared/network.ts'
 import { problems } from '../problems/problems.ts'
 
 interface ProviderRequests {

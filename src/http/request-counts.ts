@@ -5,7 +5,7 @@ import {
   type RateLimiterRes,
 } from 'rate-limiter-flexible'
 import type { RateLimitPolicy } from '../contract/contract.ts'
-import { widerNetworkOf } from '../domain/network.ts'
+import { widerNetworkOf } from '../domain/shared/network.ts'
 
 /** Seconds. The window of a caller begins with its first request. */
 export const windowLength = 60

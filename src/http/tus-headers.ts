@@ -1,4 +1,4 @@
-import type { ChunkChecksum } from '../domain/uploads.ts'
+import type { ChunkChecksum } from '../domain/files/uploads.ts'
 
 /**
  * Parses Upload-Metadata to its keys and decoded values. Null if a key appears twice or a value is not UTF-8. The contract has

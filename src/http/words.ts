@@ -1,4 +1,4 @@
-import { timeLimits } from '../domain/dates.ts'
+import { timeLimits } from '../domain/shared/dates.ts'
 
 /** What the rules of the contract's schemas say in words, for the messages of problems. No message shows a regular expression. */
 

@@ -1,5 +1,5 @@
-import { noIntegrationFields } from '../domain/integration-fields.ts'
-import { noSeries } from '../domain/task-series.ts'
+import { noIntegrationFields } from '../domain/shared/integration-fields.ts'
+import { noSeries } from '../domain/tasks/series.ts'
 import type { ProjectRecord, TagRecord, TaskRecord } from './records.ts'
 
 /** Records without what most formats do not have. */

@@ -1,8 +1,8 @@
-import { isDay } from '../domain/dates.ts'
-import type { Series } from '../domain/recurrence.ts'
-import { dayNumber, daysAfter, type MonthEnd, withImplied } from '../domain/recurrence-days.ts'
-import { parseRule, type Rule } from '../domain/recurrence-rule.ts'
-import { atTimeOf, dayOf, lastInstantOf, shift } from '../domain/time-zones.ts'
+import { isDay } from '../domain/shared/dates.ts'
+import type { Series } from '../domain/tasks/recurrence.ts'
+import { dayNumber, daysAfter, type MonthEnd, withImplied } from '../domain/tasks/recurrence-days.ts'
+import { parseRule, type Rule } from '../domain/tasks/recurrence-rule.ts'
+import { atTimeOf, dayOf, lastInstantOf, shift } from '../domain/shared/time-zones.ts'
 
 /** The shortest length of each month. */
 const monthLengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

@@ -1,4 +1,4 @@
-import { type ClockChange, clockChanges, offsetAt } from '../domain/time-zones.ts'
+import { type ClockChange, clockChanges, offsetAt } from '../domain/shared/time-zones.ts'
 
 /** Time zones as components of iCalendar (RFC 5545, section 3.6.5), in the notation of jCal (RFC 7265). */
 

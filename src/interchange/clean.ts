@@ -1,4 +1,4 @@
-import { isVisible, toCleanText, toNfc, withFewerMarks } from '../domain/text.ts'
+import { isVisible, toCleanText, toNfc, withFewerMarks } from '../domain/shared/text.ts'
 import type { Fault } from './drafts.ts'
 
 /** The limits of the contract, in characters. */

@@ -1,4 +1,4 @@
-import { toCleanText } from '../domain/text.ts'
+import { toCleanText } from '../domain/shared/text.ts'
 import type { InterchangeRecord, ReportCode, ReportLine } from './records.ts'
 
 /** What readers make of the rows of a file, before `checkDrafts` compares them with each other. */

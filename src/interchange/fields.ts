@@ -1,4 +1,4 @@
-import { canonicalInstant, isDay } from '../domain/dates.ts'
+import { canonicalInstant, isDay } from '../domain/shared/dates.ts'
 import type { Fault } from './drafts.ts'
 
 /** The fields of an object in somebody's JSON. What is not as expected is a fault, and taken as missing. */

@@ -1,5 +1,5 @@
-import { canonicalInstant, isDay } from '../domain/dates.ts'
-import { dayOf, instantAtLocal } from '../domain/time-zones.ts'
+import { canonicalInstant, isDay } from '../domain/shared/dates.ts'
+import { dayOf, instantAtLocal } from '../domain/shared/time-zones.ts'
 
 /** Dates as people and programs write them: a day, or an instant in UTC. */
 

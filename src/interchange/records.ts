@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
-import type { TaskDates } from '../domain/dates.ts'
-import type { StoredRelation } from '../domain/relations.ts'
-import type { TaskSeries, WantedRecurrence } from '../domain/task-series.ts'
+import type { TaskDates } from '../domain/shared/dates.ts'
+import type { StoredRelation } from '../domain/tasks/relations.ts'
+import type { TaskSeries, WantedRecurrence } from '../domain/tasks/series.ts'
 
 /**
  * What is exchanged with other products, in one form for all of them: readers make records of a file, and writers make a file of

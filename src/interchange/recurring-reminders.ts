@@ -1,6 +1,6 @@
-import { isDay, type TaskDates } from '../domain/dates.ts'
-import { maxOffset, morning, remindAt } from '../domain/reminders.ts'
-import { dayOf, daysBetween, localTimeOf } from '../domain/time-zones.ts'
+import { isDay, type TaskDates } from '../domain/shared/dates.ts'
+import { maxOffset, morning, remindAt } from '../domain/tasks/reminders.ts'
+import { dayOf, daysBetween, localTimeOf } from '../domain/shared/time-zones.ts'
 import type { Reminder, TaskRecord } from './records.ts'
 
 /** Why one is named in the report. */

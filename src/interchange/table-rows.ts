@@ -1,7 +1,7 @@
 import { parse } from 'csv-parse'
 import { parse as parseAtOnce } from 'csv-parse/sync'
 import { pipeline } from 'node:stream/promises'
-import { toCleanText } from '../domain/text.ts'
+import { toCleanText } from '../domain/shared/text.ts'
 import { type CsvMapping, delimiters } from './import-file.ts'
 import { readCell } from './table-cells.ts'
 import { decoded } from './text-encoding.ts'

@@ -11,7 +11,7 @@ import {
   readTasks,
   readUsers,
   type StoredAttachment,
-} from '../db/export-records.ts'
+} from '../db/interchange/export-records.ts'
 import { type ExportSource, writeArchive } from '../interchange/archive.ts'
 import type { AttachmentRecord, InterchangeRecord } from '../interchange/records.ts'
 import type { PlacedTask, Spool } from '../interchange/spool.ts'

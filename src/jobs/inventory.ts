@@ -1,5 +1,5 @@
 import type { Database } from '../db/engine/client.ts'
-import { selectAttachmentIds, selectAttachmentKeys, selectUnreferenced } from '../db/files.ts'
+import { selectAttachmentIds, selectAttachmentKeys, selectUnreferenced } from '../db/files/deletions.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
 
 /** Files per batch. Bounds memory. */

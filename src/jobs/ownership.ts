@@ -1,6 +1,6 @@
 import type { Database } from '../db/engine/client.ts'
-import { selectUnreferenced } from '../db/files.ts'
-import { type Identity, readIdentity } from '../db/identity.ts'
+import { selectUnreferenced } from '../db/files/deletions.ts'
+import { type Identity, readIdentity } from '../db/shared/identity.ts'
 import type { Storage } from '../storage/storage.ts'
 import { inBatches } from './inventory.ts'
 

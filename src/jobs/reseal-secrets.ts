@@ -1,9 +1,9 @@
 import { open, seal } from '../auth/seal.ts'
 import type { Database } from '../db/engine/client.ts'
-import { selectSecondFactors, updateSeal } from '../db/second-factors.ts'
-import { selectWebhookSecrets, updateWebhookSeals } from '../db/webhooks.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
-import { nilId } from '../domain/nil-id.ts'
+import { selectSecondFactors, updateSeal } from '../db/accounts/second-factors.ts'
+import { selectWebhookSecrets, updateWebhookSeals } from '../db/activity/webhooks.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
+import { nilId } from '../domain/shared/nil-id.ts'
 
 /** Seals all secrets with the active keys, so that earlier keys can be dropped. */
 export const resealSecrets = async (

@@ -9,7 +9,7 @@ import {
   renewExport,
   takeExport,
   type TakenExport,
-} from '../db/exports.ts'
+} from '../db/interchange/exports.ts'
 import { createSpool } from '../interchange/spool.ts'
 import { newKey } from '../storage/keys.ts'
 import { isFull } from '../storage/storage.ts'

@@ -12,7 +12,7 @@ import {
 } from '@modelcontextprotocol/server'
 import { asObject } from '../contract/contract.ts'
 import type { Dispatch, DispatchedResponse } from '../contract/dispatch.ts'
-import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
+import { type Principal, roleRefuses, scopeRefuses } from '../domain/shared/permissions.ts'
 import type { Tool } from './tools.ts'
 
 /** The server's name and version, and its tools by name. */

@@ -3,7 +3,7 @@ import { Gauge, Registry } from 'prom-client'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { memoizeFor } from '../concurrency/memoize.ts'
 import type { Database } from '../db/engine/client.ts'
-import { type Backlog, maxCountedDeliveries, selectBacklog } from '../db/statistics.ts'
+import { type Backlog, maxCountedDeliveries, selectBacklog } from '../db/upkeep/statistics.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
 /** The folders whose disks are observed, by content. */

@@ -7,7 +7,7 @@ import {
   StatementCancelled,
   TooManyConflicts,
 } from '../db/engine/errors.ts'
-import { version } from '../domain/version.ts'
+import { version } from '../domain/shared/version.ts'
 import { routeOf } from '../http/request-log.ts'
 import { onRequestEnd, onStreaming } from '../http/running.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'

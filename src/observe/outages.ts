@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { isOutage, SchemaPending } from '../db/engine/errors.ts'
-import { watchOutage } from '../domain/outage.ts'
+import { watchOutage } from '../domain/upkeep/outage.ts'
 import { StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Instrument } from './instrument.ts'
 

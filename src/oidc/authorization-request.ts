@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { open, seal } from '../auth/seal.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 
 /** What a client wants to be authenticated for. */
 export type Purpose = 'sign_in' | 'link' | 'reauthenticate'

@@ -1,9 +1,9 @@
 import type { OidcProvider } from '../config/oidc.ts'
-import { canonicalEmail } from '../domain/email-address.ts'
-import { applyTeamRules, type RuledTeams } from '../domain/team-rules.ts'
-import { hasTooManyMarks, isCleanText, isVisible, toNfc } from '../domain/text.ts'
-import { canonicalTimeZone, defaultTimeZone } from '../domain/time-zones.ts'
-import type { TeamRole } from '../domain/team-roles.ts'
+import { canonicalEmail } from '../domain/accounts/email-address.ts'
+import { applyTeamRules, type RuledTeams } from '../domain/projects/team-rules.ts'
+import { hasTooManyMarks, isCleanText, isVisible, toNfc } from '../domain/shared/text.ts'
+import { canonicalTimeZone, defaultTimeZone } from '../domain/shared/time-zones.ts'
+import type { TeamRole } from '../domain/shared/team-roles.ts'
 
 export type ClaimSet = Readonly<Record<string, unknown>>
 

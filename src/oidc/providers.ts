@@ -2,7 +2,7 @@ import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerify
 import * as client from 'openid-client'
 import { allowsReturn, isAllowedEndpoint, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
-import { misshapenClaims } from '../domain/team-rules.ts'
+import { misshapenClaims } from '../domain/projects/team-rules.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
 import {
   type ClaimSet,

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { open, seal } from '../auth/seal.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
 
 /** Secrets and signatures of webhooks, as specified by Standard Webhooks 1.0. */
 

@@ -13,10 +13,15 @@ import {
   recordAttempts,
   releaseWebhook,
   selectNextDeliveries,
-} from '../db/webhook-deliveries.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
-import { type PerQueue, promptTime, queueAfter, type WebhookQueue } from '../domain/webhook-queues.ts'
-import { delayAfter, maxDeliveryAge } from '../domain/webhook-retries.ts'
+} from '../db/activity/webhook-deliveries.ts'
+import type { KeyRing } from '../domain/shared/key-ring.ts'
+import {
+  type PerQueue,
+  promptTime,
+  queueAfter,
+  type WebhookQueue,
+} from '../domain/activity/webhook-queues.ts'
+import { delayAfter, maxDeliveryAge } from '../domain/activity/webhook-retries.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { signaturesOf } from './secrets.ts'
 import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'

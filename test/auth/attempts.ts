@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
 import t from 'tap'
-import { insertAttempt, removeOldAttempts } from '../../src/db/attempts.ts'
+import { insertAttempt, removeOldAttempts } from '../../src/db/accounts/attempts.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { from, withoutIds } from '../fixture/accounts.ts'

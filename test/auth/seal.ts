@@ -1,7 +1,7 @@
 import { createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 import t from 'tap'
 import { open, seal } from '../../src/auth/seal.ts'
-import type { KeyRing } from '../../src/domain/key-ring.ts'
+import type { KeyRing } from '../../src/domain/shared/key-ring.ts'
 
 const randomKey = (): KeyObject => createSecretKey(randomBytes(32))
 const [oldKey, newKey, otherKey] = [randomKey(), randomKey(), randomKey()]

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ProjectRole } from '../../src/domain/project-roles.ts'
+import type { ProjectRole } from '../../src/domain/shared/project-roles.ts'
 import { readChanges } from '../fixture/changes.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'

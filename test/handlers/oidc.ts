@@ -1,8 +1,8 @@
 import t from 'tap'
-import { localClient } from '../../src/domain/audit.ts'
-import { shellPrincipal } from '../../src/domain/permissions.ts'
-import { createContext } from '../../src/services/context.ts'
-import { allowPassword } from '../../src/services/passwords.ts'
+import { localClient } from '../../src/domain/activity/audit.ts'
+import { shellPrincipal } from '../../src/domain/shared/permissions.ts'
+import { createContext } from '../../src/services/shared/context.ts'
+import { allowPassword } from '../../src/services/accounts/passwords.ts'
 import {
   browserAt,
   challenge,

@@ -11,7 +11,7 @@ import { noSeries, pointersOf, taskActions, type Task, unknownId } from '../fixt
 type Event = components['schemas']['Event']
 type Problem = components['schemas']['Problem']
 
-/** Recurring tasks, through the operations of tasks. The rules themselves are in test/domain/recurrence.ts. */
+/** Recurring tasks, through the operations of tasks. The rules themselves are in test/domain/tasks/recurrence.ts. */
 
 const { db } = await openTestDatabase(t)
 const service = await startService(t, { db })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { tasksPerBatch } from '../../src/db/sections.ts'
+import { tasksPerBatch } from '../../src/db/tasks/sections.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { restartHistoryIfCopied, removeOldTombstones } from '../../src/db/task-changes.ts'
+import { restartHistoryIfCopied, removeOldTombstones } from '../../src/db/activity/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'

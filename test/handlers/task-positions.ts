@@ -1,5 +1,5 @@
 import t from 'tap'
-import { maxPositionLength } from '../../src/domain/positions.ts'
+import { maxPositionLength } from '../../src/domain/shared/positions.ts'
 import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { meetsPreconditions, type Preconditions } from '../../src/domain/entity-tags.ts'
+import { meetsPreconditions, type Preconditions } from '../../src/domain/shared/entity-tags.ts'
 import {
   matchesWeakly,
   parseETagList,

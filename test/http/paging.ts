@@ -1,6 +1,6 @@
 import t from 'tap'
 import { loadContract, type OperationId } from '../../src/contract/contract.ts'
-import { maxLimit } from '../../src/domain/pages.ts'
+import { maxLimit } from '../../src/domain/shared/pages.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 

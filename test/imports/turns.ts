@@ -1,7 +1,7 @@
 import t from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
-import { takeExport } from '../../src/db/exports.ts'
-import { takeImport } from '../../src/db/imports.ts'
+import { takeExport } from '../../src/db/interchange/exports.ts'
+import { takeImport } from '../../src/db/interchange/imports.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { startService } from '../fixture/service.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { tasksPerBatch } from '../../src/db/sections.ts'
+import { tasksPerBatch } from '../../src/db/tasks/sections.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import type { TaskRecord } from '../../src/interchange/records.ts'

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { createRunImports } from '../../src/services/import-run.ts'
+import { createRunImports } from '../../src/services/interchange/import-run.ts'
 import { uploadedImport } from '../fixture/imports.ts'
 import { startService } from '../fixture/service.ts'
 

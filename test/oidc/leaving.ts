@@ -1,6 +1,6 @@
 import t from 'tap'
 import { setTimeout as pause } from 'node:timers/promises'
-import { claimWebhooks } from '../../src/db/webhook-deliveries.ts'
+import { claimWebhooks } from '../../src/db/activity/webhook-deliveries.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { endedExport, finishedExport } from '../fixture/exports.ts'

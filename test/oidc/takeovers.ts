@@ -1,14 +1,14 @@
 import t from 'tap'
-import { localClient } from '../../src/domain/audit.ts'
-import { shellPrincipal } from '../../src/domain/permissions.ts'
+import { localClient } from '../../src/domain/activity/audit.ts'
+import { shellPrincipal } from '../../src/domain/shared/permissions.ts'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
 import { currentWork } from '../../src/concurrency/work.ts'
 import type { Database } from '../../src/db/engine/client.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
-import { createContext } from '../../src/services/context.ts'
-import { allowPassword, setPassword } from '../../src/services/passwords.ts'
+import { createContext } from '../../src/services/shared/context.ts'
+import { allowPassword, setPassword } from '../../src/services/accounts/passwords.ts'
 import { accountActions, from } from '../fixture/accounts.ts'
 import {
   browserAt,

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { localClient } from '../../src/domain/audit.ts'
-import { shellPrincipal } from '../../src/domain/permissions.ts'
+import { localClient } from '../../src/domain/activity/audit.ts'
+import { shellPrincipal } from '../../src/domain/shared/permissions.ts'
 import { DatabaseUnavailable, TooManyStatements } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import {
@@ -9,10 +9,10 @@ import {
   misshapenClaims,
   planTeams,
   type TeamRule,
-} from '../../src/domain/team-rules.ts'
-import { previewSignIn } from '../../src/services/oidc-preview.ts'
+} from '../../src/domain/projects/team-rules.ts'
+import { previewSignIn } from '../../src/services/accounts/oidc-preview.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
-import { createContext } from '../../src/services/context.ts'
+import { createContext } from '../../src/services/shared/context.ts'
 import { browserAt, oidcConfig, providerOf, startIssuer } from '../fixture/issuer.ts'
 import { secondFactorActions } from '../fixture/second-factor.ts'
 import { projectActions } from '../fixture/projects.ts'

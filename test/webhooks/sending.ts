@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import type { WebhookQueue } from '../../src/domain/webhook-queues.ts'
+import type { WebhookQueue } from '../../src/domain/activity/webhook-queues.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { occurrencesOf } from '../../../src/domain/task-series.ts'
+import { occurrencesOf } from '../../../src/domain/tasks/series.ts'
 import { type CalendarFacts, calendarText } from '../../../src/interchange/calendar.ts'
 import type { TaskRecord } from '../../../src/interchange/records.ts'
 import { recurringRecord } from '../../../test/fixture/interchange.ts'

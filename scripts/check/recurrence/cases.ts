@@ -1,4 +1,4 @@
-import { dayNumber, dayText, type MonthEnd } from '../../../src/domain/recurrence-days.ts'
+import { dayNumber, dayText, type MonthEnd } from '../../../src/domain/tasks/recurrence-days.ts'
 
 /** A rule with the day that its series starts from. */
 export interface Case {

@@ -1,5 +1,5 @@
-import { dayNumber, dayText, type MonthEnd } from '../../../src/domain/recurrence-days.ts'
-import { formatRule, type Rule } from '../../../src/domain/recurrence-rule.ts'
+import { dayNumber, dayText, type MonthEnd } from '../../../src/domain/tasks/recurrence-days.ts'
+import { formatRule, type Rule } from '../../../src/domain/tasks/recurrence-rule.ts'
 
 /** What the oracles are asked, and where their answers are expected to differ. */
 

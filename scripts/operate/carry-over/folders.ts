@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { isMissing } from '../../../src/db/engine/folder.ts'
-import { type Identity, parseIdentity } from '../../../src/db/identity.ts'
+import { type Identity, parseIdentity } from '../../../src/db/shared/identity.ts'
 import { earlierFolder, postgresFolder, retiredFolder, syncFolder } from '../../../src/postgres/cluster.ts'
 import { readArchive } from '../archive.ts'
 

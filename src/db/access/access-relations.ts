@@ -1,5 +1,5 @@
-import { permissions } from '../../domain/permissions.ts'
-import { projectRoles, type ProjectRole } from '../../domain/project-roles.ts'
+import { permissions } from '../../domain/shared/permissions.ts'
+import { projectRoles, type ProjectRole } from '../../domain/shared/project-roles.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { memberships, projects, tasks, users } from '../schema/tables.ts'
 import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
@@ -11,7 +11,7 @@ const membership = aliasedTable(memberships, 'membership')
 export type TaskPlace = Readonly<Record<'owner_id' | 'assignee_id' | 'project_id', SQLWrapper>>
 
 /**
- * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
+ * A relation between a user and a task, as named in `domain/shared/permissions.ts`. This is its only definition in SQL: predicates,
  * the access branches of lists and of the change feed, and the triggers' `task_viewers` are built from it.
  */
 export interface AccessRelation {

@@ -1,5 +1,5 @@
-import { type Permission, permissions, type Role } from '../../domain/permissions.ts'
-import type { ProjectRole } from '../../domain/project-roles.ts'
+import { type Permission, permissions, type Role } from '../../domain/shared/permissions.ts'
+import type { ProjectRole } from '../../domain/shared/project-roles.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import {
   type attachments,
@@ -21,7 +21,7 @@ import {
   webhooks,
 } from '../schema/tables.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
-import { nilId } from '../../domain/nil-id.ts'
+import { nilId } from '../../domain/shared/nil-id.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {
   hasRole,

@@ -1,4 +1,4 @@
-import type { Principal } from '../../domain/permissions.ts'
+import type { Principal } from '../../domain/shared/permissions.ts'
 import { and, eq, isNull } from '../schema/drizzle.ts'
 import { users } from '../schema/tables.ts'
 import { builtStatement } from './built-statement.ts'

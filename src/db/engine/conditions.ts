@@ -1,5 +1,5 @@
-import { rangeOperators } from '../../domain/dates.ts'
-import { escapeLike } from '../../domain/text.ts'
+import { rangeOperators } from '../../domain/shared/dates.ts'
+import { escapeLike } from '../../domain/shared/text.ts'
 import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './parameters.ts'
 

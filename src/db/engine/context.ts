@@ -1,5 +1,5 @@
-import type { Client } from '../../domain/audit.ts'
-import type { Principal } from '../../domain/permissions.ts'
+import type { Client } from '../../domain/activity/audit.ts'
+import type { Principal } from '../../domain/shared/permissions.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Runner, Transaction } from './transaction.ts'

@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { startDeadline, withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
-import type { AuditEvent } from '../../domain/audit.ts'
+import type { AuditEvent } from '../../domain/activity/audit.ts'
 import { writeTimeout } from './connection.ts'
 import {
   DatabaseUnavailable,

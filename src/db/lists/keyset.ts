@@ -1,5 +1,5 @@
-import type { Position } from '../../domain/cursors.ts'
-import type { SortBy } from '../../domain/sort.ts'
+import type { Position } from '../../domain/shared/cursors.ts'
+import type { SortBy } from '../../domain/shared/sort.ts'
 import { listOf } from '../engine/conditions.ts'
 import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { instantText } from '../engine/instant-text.ts'

@@ -1,6 +1,6 @@
--- Generated from src/domain/folded-characters.json and Node.js by `npm run generate`; applied before routines.sql.
+-- Generated from src/domain/shared/folded-characters.json and Node.js by `npm run generate`; applied before routines.sql.
 
--- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
+-- Folds text for searches and orders, as foldSearch() in domain/shared/text.ts does: replaces each character that has an entry in the
 -- table. The value is in NFC; voicing marks of halfwidth kana are composed first. Takes linear time. Once released, a change of
 -- the table has to fold the stored texts again and rebuild users_name_bigrams.
 CREATE OR REPLACE FUNCTION fold_text(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -766,7 +766,7 @@ BEGIN
 }'::jsonb AS folded) characters);
 END $$;
 
--- For words_of(): what is between words, as a regular expression: everything but the letters and digits that domain/search.ts knows. Not
+-- For words_of(): what is between words, as a regular expression: everything but the letters and digits that domain/shared/search.ts knows. Not
 -- [[:alnum:]], which depends on the database's version of Unicode. Once released, a change has to index texts again.
 CREATE OR REPLACE FUNCTION between_words() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '[^'

@@ -1,4 +1,4 @@
-import type { CalendarFeed } from '../../domain/feeds.ts'
+import type { CalendarFeed } from '../../domain/shared/feeds.ts'
 import type {
   ImportExisting,
   ImportFailure,
@@ -6,12 +6,12 @@ import type {
   ImportResult,
   ImportTable,
   ImportUsers,
-} from '../../domain/imports.ts'
-import type { Metadata } from '../../domain/integration-fields.ts'
-import type { Recurrence } from '../../domain/recurrence.ts'
-import type { Anchor } from '../../domain/task-series.ts'
-import type { ProjectRole } from '../../domain/project-roles.ts'
-import type { TeamRole } from '../../domain/team-roles.ts'
+} from '../../domain/interchange/imports.ts'
+import type { Metadata } from '../../domain/shared/integration-fields.ts'
+import type { Recurrence } from '../../domain/tasks/recurrence.ts'
+import type { Anchor } from '../../domain/tasks/series.ts'
+import type { ProjectRole } from '../../domain/shared/project-roles.ts'
+import type { TeamRole } from '../../domain/shared/team-roles.ts'
 import {
   type AnyColumn,
   bigint,
@@ -773,7 +773,7 @@ export const tasks = pgTable(
     foreignKey({ columns: [t.project_id, t.section_id], foreignColumns: [sections.project_id, sections.id] }),
     check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
     check('tasks_due_once', sql`${t.due_at} is null or ${t.due_on} is null`),
-    // Comparing a time with a day takes a time zone: see domain/task-fields.ts.
+    // Comparing a time with a day takes a time zone: see domain/tasks/fields.ts.
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at} and ${t.due_on} >= ${t.start_on}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
     check(
@@ -1365,7 +1365,7 @@ export const notificationSettings = pgTable(
     mail_reminders: boolean('mail_reminders').notNull().default(false),
     /** When reminders were last sent by email. */
     reminders_mailed_at: instant('reminders_mailed_at'),
-    /** When the next digest is due (`domain/digests.ts`); null if digests are off. */
+    /** When the next digest is due (`domain/activity/digests.ts`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */
     digested_until: instant('digested_until').notNull().default(now),
@@ -1444,7 +1444,7 @@ export const webhooks = pgTable(
     last_sequence: bigint('last_sequence', { mode: 'number' }).notNull().default(0),
     /** When the next attempt is due; null if no delivery is pending. */
     due_at: instant('due_at'),
-    /** Where it waits for its turn (`domain/webhook-queues.ts`). */
+    /** Where it waits for its turn (`domain/activity/webhook-queues.ts`). */
     queue: text('queue').notNull().default('unproven'),
     /** The lease of the process that is sending. */
     lease_id: uuid('lease_id'),
@@ -1602,7 +1602,7 @@ export const fileDeletions = pgTable(
 )
 
 /**
- * Leases of exclusive jobs, and of backups that keep all files (file-holds.ts). Rows with an end, because an advisory lock needs a session
+ * Leases of exclusive jobs, and of backups that keep all files (db/files/holds.ts). Rows with an end, because an advisory lock needs a session
  * of its own, and poolers lend sessions.
  */
 export const leases = pgTable('leases', {

@@ -1,5 +1,5 @@
-import { nilId } from '../../domain/nil-id.ts'
-import { priorityRanks, statusRanks } from '../../domain/task-ranks.ts'
+import { nilId } from '../../domain/shared/nil-id.ts'
+import { priorityRanks, statusRanks } from '../../domain/tasks/ranks.ts'
 import { type SQL, sql, type SQLWrapper } from './drizzle.ts'
 
 /** Expressions that tasks are sorted and ranked by. Indexes use some of them (`tables.ts`). */

@@ -3,7 +3,7 @@ import type postgres from 'postgres'
 import { createClient, type ServerConnection } from '../engine/connection.ts'
 import { DatabaseForbidden, isForbidden, translateError } from '../engine/errors.ts'
 import { createSchema, type Schema } from '../engine/migrate.ts'
-import { restartHistory } from '../task-changes.ts'
+import { restartHistory } from '../activity/task-changes.ts'
 import { prepareTransfer, quoted, readCatalog, type TableColumns, type TableRows } from './catalog.ts'
 
 /** The target database is not empty. */

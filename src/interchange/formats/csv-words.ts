@@ -1,4 +1,4 @@
-import { hasTooManyMarks, toNfc } from '../../domain/text.ts'
+import { hasTooManyMarks, toNfc } from '../../domain/shared/text.ts'
 import { type CsvColumn, type CsvField, csvFields } from '../import-file.ts'
 import type { TaskRecord } from '../records.ts'
 

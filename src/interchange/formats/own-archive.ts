@@ -8,8 +8,8 @@ import {
   partNames,
   recordTypes,
 } from '../archive.ts'
-import { isDay } from '../../domain/dates.ts'
-import { canonicalTimeZone } from '../../domain/time-zones.ts'
+import { isDay } from '../../domain/shared/dates.ts'
+import { canonicalTimeZone } from '../../domain/shared/time-zones.ts'
 import { type Draft, type Drafts, isDraft, note, refusal } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'
 import { UnreadableFile } from '../import-file.ts'

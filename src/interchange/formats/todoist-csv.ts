@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { basename } from 'node:path'
-import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/time-zones.ts'
+import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/shared/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
 import { type Draft, type Drafts, type Fault, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'

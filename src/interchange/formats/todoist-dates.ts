@@ -1,8 +1,8 @@
-import { isDay } from '../../domain/dates.ts'
-import type { Recurrence } from '../../domain/recurrence.ts'
-import { dayNumber, daysAfter, dayText } from '../../domain/recurrence-days.ts'
-import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
-import { dayOf, instantAtLocal } from '../../domain/time-zones.ts'
+import { isDay } from '../../domain/shared/dates.ts'
+import type { Recurrence } from '../../domain/tasks/recurrence.ts'
+import { dayNumber, daysAfter, dayText } from '../../domain/tasks/recurrence-days.ts'
+import { formatRule, parseRule } from '../../domain/tasks/recurrence-rule.ts'
+import { dayOf, instantAtLocal } from '../../domain/shared/time-zones.ts'
 
 /** The English in which Todoist writes down how often a task recurs, such as "every other friday at 9am". */
 

@@ -1,5 +1,5 @@
-import { canonicalInstant, isDay } from '../../domain/dates.ts'
-import { canonicalTimeZone, instantAtLocal } from '../../domain/time-zones.ts'
+import { canonicalInstant, isDay } from '../../domain/shared/dates.ts'
+import { canonicalTimeZone, instantAtLocal } from '../../domain/shared/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
 import { type Draft, type Drafts, note, rootNotes } from '../drafts.ts'
 import { excerpt, type Fields, fieldsOf } from '../fields.ts'

@@ -1,4 +1,4 @@
-import { canonicalInstant } from '../../domain/dates.ts'
+import { canonicalInstant } from '../../domain/shared/dates.ts'
 import { blankProject, blankTask } from '../blank.ts'
 import { type Draft, type Drafts, note, rootNotes } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'

@@ -1,4 +1,4 @@
-import { storedRelation, type RelationKind } from '../../domain/relations.ts'
+import { storedRelation, type RelationKind } from '../../domain/tasks/relations.ts'
 import { blankProject, blankTask } from '../blank.ts'
 import { type Draft, type Drafts, note } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'

@@ -1,12 +1,12 @@
-import { localClient } from '../../../src/domain/audit.ts'
-import { shellPrincipal } from '../../../src/domain/permissions.ts'
+import { localClient } from '../../../src/domain/activity/audit.ts'
+import { shellPrincipal } from '../../../src/domain/shared/permissions.ts'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { runAs } from '../../../src/concurrency/work.ts'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createClient } from '../../../src/db/engine/connection.ts'
-import { createContext, transaction } from '../../../src/services/context.ts'
+import { createContext, transaction } from '../../../src/services/shared/context.ts'
 import {
   ConstraintViolation,
   DatabaseUnavailable,

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { type Database, openDatabase } from '../../../src/db/engine/client.ts'
-import { selectTasks } from '../../../src/db/task-list.ts'
-import type { Principal } from '../../../src/domain/permissions.ts'
-import { taskList, type TaskListQuery } from '../../../src/domain/task-filter.ts'
+import { selectTasks } from '../../../src/db/tasks/list.ts'
+import type { Principal } from '../../../src/domain/shared/permissions.ts'
+import { taskList, type TaskListQuery } from '../../../src/domain/tasks/filter.ts'
 import { createTestDatabase } from '../../fixture/database.ts'
 import { rowsRead } from '../../fixture/plan.ts'
 

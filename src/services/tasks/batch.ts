@@ -1,0 +1,188 @@
+import { newId } from '../../db/engine/ids.ts'
+import { pipeline } from '../../db/engine/pipeline.ts'
+import { type Preconditions, withoutVariant } from '../../domain/shared/entity-tags.ts'
+import type { Principal } from '../../domain/shared/permissions.ts'
+import { scopesOfNewTask } from '../../domain/shared/scopes.ts'
+import {
+  type BatchKind,
+  countIndexedCharacters,
+  countItems,
+  maxIndexedCharacters,
+  maxItems,
+  type TaskBatch,
+} from '../../domain/tasks/batch.ts'
+import type { NewTask, TaskPatch } from '../../domain/tasks/fields.ts'
+import {
+  fieldsOfProblem,
+  Problem,
+  type ProblemFields,
+  problemOfFields,
+  problems,
+} from '../../problems/problems.ts'
+import type { OpContext } from '../shared/context.ts'
+import { expectScopes } from '../shared/expectations.ts'
+import { idempotent, withoutKey } from '../shared/idempotency.ts'
+import { openPlan, type TaskPlan, writePlan } from './plan.ts'
+import { countOwnedTasks } from './quota.ts'
+import { referencesOfBatch } from './references.ts'
+import { planCreation, planDeletion, planTag, planUntag, planUpdate } from './rules.ts'
+
+type Batch = TaskBatch<NewTask, TaskPatch>
+
+/** The mode of a batch. */
+interface BatchOptions {
+  /** Whether all items fail if one does. */
+  readonly atomic: boolean
+  /** Whether the batch is only checked: nothing is written, and the results show what would happen. */
+  readonly dryRun: boolean
+  /** The quota of the installation; null is unlimited. */
+  readonly taskQuota: number | null
+}
+
+/** The result of an item. */
+export interface BatchResult {
+  readonly kind: BatchKind
+  /** The index of the item among the items of its kind. */
+  readonly index: number
+  /** Null on success. */
+  readonly problem: Problem | null
+  /** Set for a created task. */
+  readonly id: string | null
+  /** The version of the task after the item; null if it was moved to the trash. */
+  readonly version: number | null
+}
+
+/** The result of a batch. */
+export interface BatchResponse {
+  /** The id of the request that ran the batch: this one, or an earlier one with the same Idempotency-Key. */
+  readonly requestId: string
+  readonly results: readonly BatchResult[]
+  readonly replayed: boolean
+}
+
+/**
+ * Runs a batch of writes, in one transaction. Each item sees those before it, in the order of their kinds.
+ *
+ * @throws Problem 400 when the batch is empty or too large; 413 when it exceeds a quota
+ */
+export const runBatch = async (
+  ctx: OpContext<Principal>,
+  batch: Batch,
+  { atomic, dryRun, taskQuota }: BatchOptions,
+): Promise<BatchResponse> => {
+  expectScopes(ctx, (batch.create ?? []).flatMap(scopesOfNewTask))
+  checkItems(batch)
+  const { requestId } = ctx.client
+  try {
+    // The response of a dry run is not stored under the key: it must not be replayed for the real request.
+    const { json, replayed } = await idempotent(dryRun ? withoutKey(ctx) : ctx, async (tx) => {
+      const plan = await openPlan(tx, referencesOfBatch(batch, ctx.principal.userId))
+      const results = planItems(plan, batch)
+      if (atomic && results.some(({ problem }) => problem !== null)) throw new NotApplied(results)
+      await pipeline(tx.db, {
+        plan: () => !dryRun && writePlan(tx, plan),
+        ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
+      })
+      if (dryRun) throw new NotApplied(results)
+      return { json: writeResponse(requestId, results) }
+    })
+    return { ...readResponse(json), replayed }
+  } catch (error) {
+    if (!(error instanceof NotApplied)) throw error
+    return { requestId, results: error.results.map(unapplied), replayed: false }
+  }
+}
+
+const unapplied = ({ kind, index, problem }: BatchResult): BatchResult => ({
+  kind,
+  index,
+  problem,
+  id: null,
+  version: null,
+})
+
+/** Rolls the transaction of a batch back that is not to be applied. */
+class NotApplied extends Error {
+  override readonly name = 'NotApplied'
+  readonly results: readonly BatchResult[]
+  constructor(results: readonly BatchResult[]) {
+    super('The batch is not applied')
+    this.results = results
+  }
+}
+
+const checkItems = (batch: Batch): void => {
+  const count = countItems(batch)
+  if (count === 0 || count > maxItems) throw problems.batchSize(maxItems)
+  if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
+}
+
+/** Plans the items in their order. One that fails plans nothing. */
+const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
+  const each = <Item>(kind: BatchKind, items: readonly Item[] = [], planItem: (item: Item) => string) =>
+    items.map((item, index): BatchResult => {
+      try {
+        const id = planItem(item)
+        const task = plan.tasks.get(id)
+        const version = task === undefined || task.isTrashed ? null : task.version
+        return { kind, index, problem: null, id: kind === 'create' ? id : null, version }
+      } catch (error) {
+        if (error instanceof Problem) return { kind, index, problem: error, id: null, version: null }
+        throw error
+      }
+    })
+  return [
+    ...each('create', batch.create, (task) => {
+      const id = newId()
+      planCreation(plan, id, task)
+      return id
+    }),
+    ...each('update', batch.update, ({ task_id: id, patch, ...item }) => {
+      planUpdate(plan, { id, conditions: conditionsOf(item) }, patch)
+      return id
+    }),
+    ...each('tag', batch.tag, ({ task_id: id, tag_id }) => {
+      planTag(plan, { id, conditions: conditionsOf({}) }, tag_id)
+      return id
+    }),
+    ...each('untag', batch.untag, ({ task_id: id, tag_id, ...item }) => {
+      planUntag(plan, { id, conditions: conditionsOf(item) }, tag_id)
+      return id
+    }),
+    ...each('delete', batch.delete, ({ task_id: id, ...item }) => {
+      planDeletion(plan, { id, conditions: conditionsOf(item) })
+      return id
+    }),
+  ]
+}
+
+/** The entity tag of an item has quotes. */
+const conditionsOf = ({ if_match }: { readonly if_match?: string }): Preconditions => ({
+  ifMatch: if_match === undefined ? null : [withoutVariant(if_match.slice(1, -1))],
+  ifNoneMatch: null,
+})
+
+/** What is stored of a response. */
+interface StoredResponse {
+  readonly request_id: string
+  readonly results: readonly (Omit<BatchResult, 'problem'> & { readonly problem: ProblemFields | null })[]
+}
+
+const writeResponse = (requestId: string, results: readonly BatchResult[]): string => {
+  const stored: StoredResponse = {
+    request_id: requestId,
+    results: results.map(({ problem, ...result }) => ({
+      ...result,
+      problem: problem && fieldsOfProblem(problem),
+    })),
+  }
+  return JSON.stringify(stored)
+}
+
+const readResponse = (json: string): Omit<BatchResponse, 'replayed'> => {
+  const { request_id: requestId, results } = JSON.parse(json) as StoredResponse
+  const read = results.map(({ kind, index, id, version, problem }): BatchResult => {
+    return { kind, index, id, version, problem: problem && problemOfFields(problem) }
+  })
+  return { requestId, results: read }
+}
