@@ -51,11 +51,16 @@ for (const [folder, others] of Object.entries(mayImport)) {
   if (below !== undefined) throw new Error(`${folder} cannot import ${below}, which is listed below it`)
 }
 
-/** The folders that say what the product is about, in src/domain, src/db and src/services. */
-const topics = ['shared', 'accounts', 'projects', 'tasks', 'files', 'activity', 'interchange', 'upkeep']
+/** The folders of a layer, by topic. A topic imports only those before it. */
+const topicsOf = {
+  domain: ['shared', 'accounts', 'projects', 'tasks', 'files', 'activity', 'interchange', 'upkeep'],
+  db: ['shared', 'accounts', 'projects', 'tasks', 'files', 'activity', 'interchange', 'upkeep'],
+  // Signing in accepts invitations to projects, and keeps teams up to date.
+  services: ['shared', 'projects', 'accounts', 'tasks', 'files', 'activity', 'interchange', 'upkeep'],
+}
 
 /** The files of a folder: for db, those of its topics; its other folders have their own rules. */
-const filesOf = (folder) => (folder === 'db' ? `^src/db/(${topics.join('|')})/` : `^src/${folder}/`)
+const filesOf = (folder) => (folder === 'db' ? `^src/db/(${topicsOf.db.join('|')})/` : `^src/${folder}/`)
 
 module.exports = {
   forbidden: [
@@ -84,6 +89,20 @@ module.exports = {
       from: { path: '^src/(auth|db|images|storage)/', pathNot: '/problems.ts$' },
       to: { path: '^src/problems/' },
     },
+    {
+      name: 'files-are-in-topics',
+      severity: 'error',
+      from: {},
+      to: { path: `^src/(${Object.keys(topicsOf).join('|')})/[^/]+\\.ts$` },
+    },
+    ...Object.entries(topicsOf).flatMap(([layer, topics]) =>
+      topics.slice(0, -1).map((topic, index) => ({
+        name: `imports-of-${layer}-${topic}`,
+        severity: 'error',
+        from: { path: `^src/${layer}/${topic}/` },
+        to: { path: `^src/${layer}/(${topics.slice(index + 1).join('|')})/` },
+      })),
+    ),
     ...Object.entries(mayImport).map(([folder, others]) => ({
       name: `imports-of-${folder}`,
       severity: 'error',
