@@ -85,8 +85,9 @@ export const fairQueue = ({
     forgetIdle(caller, lane)
   }
 
+  /** An abandoned task may end after its lane was forgotten, when the caller has another one. */
   const forgetIdle = (caller: string, lane: Lane): void => {
-    if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(caller)
+    if (lane.running === 0 && lane.waiting.length === 0 && lanes.get(caller) === lane) lanes.delete(caller)
   }
 
   /** Begins the next task of the callers over their budget, or of the others. Returns whether there was one. */

@@ -150,3 +150,27 @@ t.test('a principal that is no longer over its budget has its slots again', asyn
   await endAll()
   await Promise.all(all)
 })
+
+t.test('an abandoned call does not end the share of a call that came right after it', async (t) => {
+  const { run, started, settle, endFirst, endAll } = queueOf({ concurrency: 2, share: 1 })
+  let isAbandoned = false
+  const first = run('b')
+  const other = run('c')
+  const dropped = t.rejects(
+    run(
+      'a',
+      workOf('a', () => isAbandoned),
+    ),
+    /abandoned/,
+  )
+  isAbandoned = true
+  const next = first.then(() => run('a'))
+  await endFirst()
+  await dropped
+  await endFirst()
+  const second = run('a')
+  await settle()
+  t.strictSame(started, ['b', 'c', 'a'])
+  await endAll()
+  await Promise.all([other, next, second])
+})
