@@ -3,7 +3,7 @@ import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { timeBudget } from '../../concurrency/time-budget.ts'
 import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
-import type { ServerConnection } from './connection.ts'
+import { readTimeout, type ServerConnection } from './connection.ts'
 import {
   DatabaseUnavailable,
   isReadOnly,
@@ -82,6 +82,12 @@ const maxTransactions = 7
  */
 const maxConnectionsPerPrincipal = 3
 
+/**
+ * Milliseconds that a statement or a transaction counts towards the budget of its caller, at most. Beyond the time of a read, it has
+ * mostly waited for the locks of others: the one who waits is not the one to slow down.
+ */
+const maxCharge = readTimeout
+
 /** Opens a database. It connects at the first statement. */
 export const openDatabase = (options: ServerConnection, deadline: number = defaultDeadline): Database => {
   const pool = openPool(options)
@@ -111,7 +117,7 @@ export const openDatabase = (options: ServerConnection, deadline: number = defau
       try {
         return await task()
       } finally {
-        budget.spend(work, performance.now() - startedAt)
+        budget.spend(work, Math.min(performance.now() - startedAt, maxCharge))
       }
     })
 
