@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
@@ -69,5 +70,25 @@ t.test('a list that waits for a lock is cancelled, and another read is 503', asy
     const { body: other } = await service.expect('getTask', 503, { token, params: { task_id: id } })
     t.match(other, { code: 'service_unavailable', detail: /took too long. Nothing was changed/ })
     await service.expect('getReadiness', 200)
+  })
+})
+
+t.test('503 for a list that an operator has cancelled', async (t) => {
+  const { db, options } = await openDatabases(t)
+  const service = await startService(t, { db })
+  const { token } = await service.register('ada')
+  const operator = createClient(options, { connection: {} })
+  t.teardown(() => operator.end())
+  await operator.begin(async (sql) => {
+    await sql`lock table tasks in access exclusive mode`
+    const list = service.expect('listTasks', 503, { token, query: { filter: 'title:"nowhere"' } })
+    await eventually('the list waits and is cancelled', async () => {
+      const [row] = await sql`
+        select bool_or(pg_cancel_backend(pid)) as is_cancelled from pg_locks
+        where relation = 'tasks'::regclass and not granted`
+      return row?.['is_cancelled'] === true
+    })
+    const { body } = await list
+    t.match(body, { code: 'service_unavailable', detail: /Nothing was changed/ })
   })
 })

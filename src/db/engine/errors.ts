@@ -118,14 +118,28 @@ export const isUnknownValue = (error: unknown): boolean => sqlState(error) === '
 export const isOutage = (error: unknown): error is DatabaseUnavailable =>
   error instanceof DatabaseUnavailable && !(error instanceof StatementCancelled)
 
-/** The rows of a list, a search or a feed. @throws ListTooExpensive */
+/**
+ * The rows of a list, a search or a feed. One that has only waited for a lock, as during a migration, counts as too expensive as well:
+ * the error is the same.
+ *
+ * @throws ListTooExpensive
+ */
 export const listed = async <T>(rows: Promise<T>): Promise<T> => {
   try {
     return await rows
   } catch (error) {
-    throw error instanceof StatementCancelled ? new ListTooExpensive({ cause: error.cause }) : error
+    throw error instanceof StatementCancelled && !isOfOperator(error)
+      ? new ListTooExpensive({ cause: error.cause })
+      : error
   }
 }
+
+/**
+ * Whether an operator has cancelled the statement. A timeout has the same code and routine. On a server with `lc_messages` of another
+ * language nobody can tell, and it counts as a timeout: those are frequent.
+ */
+const isOfOperator = ({ cause }: StatementCancelled): boolean =>
+  cause instanceof Error && cause.message === 'canceling statement due to user request'
 
 /** Whether a retry of the same statement may succeed: serialization failure (40001) or deadlock (40P01). */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
