@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
-import { timeBudget } from '../../concurrency/time-budget.ts'
+import { type TimeBudget, timeBudget } from '../../concurrency/time-budget.ts'
 import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
 import { readTimeout, type ServerConnection } from './connection.ts'
 import {
@@ -89,11 +89,14 @@ const maxConnectionsPerPrincipal = 3
 const maxCharge = readTimeout
 
 /** Opens a database. It connects at the first statement. */
-export const openDatabase = (options: ServerConnection, deadline: number = defaultDeadline): Database => {
+export const openDatabase = (
+  options: ServerConnection,
+  deadline: number = defaultDeadline,
+  budget: TimeBudget = timeBudget(),
+): Database => {
   const pool = openPool(options)
   const listening: ReturnType<typeof listenForNotifications>[] = []
 
-  const budget = timeBudget()
   const queueFor = (concurrency: number) =>
     fairQueue({
       concurrency,
