@@ -10,7 +10,7 @@ const share = 0.2
 /** Callers whose use is known. Of more callers, those who came last are. */
 const maxCallers = 10_000
 
-/** What callers have used of a resource lately, in time. */
+/** What callers have used of a resource lately, in time, in this process. */
 export interface TimeBudget {
   /** Counts milliseconds that the work of a caller has used. */
   readonly spend: (work: Pick<Work, 'caller' | 'isUser'>, milliseconds: number) => void

@@ -20,7 +20,7 @@ const connectSeconds = 5
 
 /**
  * Milliseconds after which PostgreSQL cancels a statement of a session: of reads, which a caller can make expensive. Transactions have
- * another limit.
+ * another limit. A PgBouncer by transaction ignores it as a startup parameter: the user of the database must have the same setting.
  */
 export const readTimeout = 2_000
 
