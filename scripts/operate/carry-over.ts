@@ -103,8 +103,8 @@ async function carryOver(config: Config, folders: Folders): Promise<void> {
 /** Says what is needed. @throws Error if the disk is too small */
 async function expectRoom({ dataDir }: Folders): Promise<void> {
   const size = await sizeOf(earlierFolder(dataDir))
-  // The copy can grow while it is upgraded.
-  const needed = 3 * size + initialBytes + minFreeBytes
+  // The copy can double while it is upgraded: 2.8 GiB with a million tasks became 6 GiB.
+  const needed = 4 * size + initialBytes + minFreeBytes
   const free = await freeBytesOf(dataDir)
   const [sizeText, neededText, freeText, memoryText] = [size, needed, free, process.availableMemory()].map(
     (bytes) => `${Math.ceil(bytes / 1_048_576)} MiB`,
