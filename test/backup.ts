@@ -23,7 +23,7 @@ import { createClient, fileForm } from './fixture/service.ts'
 
 const program = (name: string): string =>
   fileURLToPath(new URL(`../scripts/operate/${name}.ts`, import.meta.url))
-const serverUrl = process.env.DATABASE_URL
+const serverUrl = process.env.DATABASE_URL ?? ''
 
 const DATA_DIR = await temporaryFolder(t)
 await copyTemplate(DATA_DIR)
@@ -233,8 +233,6 @@ t.test('mistakes are reported with what to do', async (t) => {
   t.match(await run('restore', file), /not empty: .*Restore to another DATA_DIR/)
 })
 
-const skip = serverUrl === undefined && 'needs a server'
-
 /** An archive with the tables of a database, as a version with the schema wrote it. */
 const archiveOf = async (t: Test, options: ServerConnection, schema: Schema): Promise<string> => {
   const archive = join(backups, `${schema.routines.revision}-${schema.migrations.length}.tar`)
@@ -244,12 +242,9 @@ const archiveOf = async (t: Test, options: ServerConnection, schema: Schema): Pr
   return archive
 }
 
-t.test('an archive of an earlier schema is upgraded', { skip }, async (t) => {
+t.test('an archive of an earlier schema is upgraded', async (t) => {
   const released = schemaOf('0.2.0')
-  const [first, second] = [
-    await createEmptyDatabase(t, serverUrl ?? ''),
-    await createEmptyDatabase(t, serverUrl ?? ''),
-  ]
+  const [first, second] = [await createEmptyDatabase(t, serverUrl), await createEmptyDatabase(t, serverUrl)]
   await migrate(first.options, { schema: released })
   const db = openDatabase(first.options)
   await db.run(
@@ -268,8 +263,8 @@ t.test('an archive of an earlier schema is upgraded', { skip }, async (t) => {
   t.match(users.output, /^ada\t/m)
 })
 
-t.test('archives that this version does not know are refused by name', { skip }, async (t) => {
-  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+t.test('archives that this version does not know are refused by name', async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl)
   await migrate(options)
   const current = readSchema()
   const [last] = current.migrations.slice(-1)
@@ -302,8 +297,8 @@ t.test('archives that this version does not know are refused by name', { skip },
   t.strictSame(await readdir(target.DATA_DIR), [])
 })
 
-t.test('a backup of a server restores to another, and to DATA_DIR', { skip }, async (t) => {
-  const server = await createEmptyDatabase(t, serverUrl ?? '')
+t.test('a backup of a server restores to another, and to DATA_DIR', async (t) => {
+  const server = await createEmptyDatabase(t, serverUrl)
   const source = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.options.url }
   const restored = await runProcess(source, program('restore'), [file])
   t.equal(restored.code, 0, restored.output)
@@ -380,8 +375,8 @@ t.test('a backup that was killed leaves nothing that counts as one', async (t) =
   t.notOk(existsSync(join(backups, '.killed.tar.unfinished')))
 })
 
-t.test('migrate-to moves everything to a server', { skip }, async (t) => {
-  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+t.test('migrate-to moves everything to a server', async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl)
   const { code, output } = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
   t.equal(code, 0, output)
   t.match(output, new RegExp(`^tasks: ${taskCount}$`, 'm'))
@@ -396,7 +391,7 @@ t.test('migrate-to moves everything to a server', { skip }, async (t) => {
   t.match(
     old.output,
     /FAIL +files: The files belong to another database/,
-    'and no longer to the embedded one',
+    'and no longer to the one in DATA_DIR',
   )
   const again = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
   t.equal(again.code, 1)

@@ -34,7 +34,7 @@ const isUnavailable = (t: Test, { status, headers, body }: Reply, method = ''): 
 
 /** Starts a service that cannot reach its database. */
 const startWithoutDatabase = async (t: Test) => {
-  const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
+  const db = openDatabase({ url: 'postgres://nobody@127.0.0.1:1/none' })
   const service = await startService(t, { db })
   t.teardown(() => db.close())
   return service

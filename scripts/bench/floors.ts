@@ -14,7 +14,7 @@ import { createClient } from '../../src/db/engine/connection.ts'
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
 
-const sql = createClient({ kind: 'server', url: DATABASE_URL }, { max: maxConnections })
+const sql = createClient({ url: DATABASE_URL }, { max: maxConnections })
 const app = Fastify()
 
 interface ById {

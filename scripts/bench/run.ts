@@ -95,7 +95,7 @@ interface ServerResults {
 }
 
 const measureOnServer = async (t: Teardown, placement: Placement, url: string): Promise<ServerResults> => {
-  const seed = await prepare({ kind: 'server', url })
+  const seed = await prepare({ url })
   const environment = { DATABASE_URL: url, DATA_DIR: join(placement.folder, 'server'), ...production }
   // The second start is measured, because the first creates a secret and fills the caches of the operating system.
   await (await startServer(t, { ...placement, environment })).stop()

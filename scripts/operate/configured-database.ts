@@ -15,7 +15,7 @@ type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir' | 'postgresBin'>
  * @throws FolderInUse if a service or another command is starting or stopping it
  */
 export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ServerConnection> => {
-  if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
+  if (config.databaseUrl !== null) return { url: config.databaseUrl }
   await expectDatabase(config)
   return (await connectToRunning(config.dataDir)) ?? startStopped(t, config)
 }

@@ -150,7 +150,7 @@ const connect = (config: Config, t: Teardown): Promise<ServerConnection> =>
 const openUnchanged = async (config: Config, t: Teardown): Promise<ServerConnection> =>
   config.databaseUrl === null
     ? ((await connectToRunning(config.dataDir)) ?? openCopy(t, config))
-    : { kind: 'server', url: config.databaseUrl }
+    : { url: config.databaseUrl }
 
 /**
  * Starts PostgreSQL with a copy of the database, since it writes to a database that it opens.

@@ -33,7 +33,7 @@ await runToEnd('migrate:to', deadline, async (t) => {
   if (databaseUrl === null) throw new Error('The URL of the new database is missing')
   await expectDatabase(config)
   const from = await startStopped(t, config)
-  const to = { kind: 'server', url: databaseUrl } as const
+  const to = { url: databaseUrl } as const
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
   const [source, target] = [openDatabase(from), openDatabase(to)]

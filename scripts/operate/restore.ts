@@ -99,7 +99,7 @@ async function openTarget(
         { teardown: (action) => stack.defer(async () => void (await action())) },
         { dataDir: unfinished, postgresBin },
       )
-    : { kind: 'server', url: databaseUrl }
+    : { url: databaseUrl }
 }
 
 /** Writes an archive to a database, and its files to a folder. Resolves to the number of rows. */
@@ -170,9 +170,7 @@ async function isVerified({ databaseUrl }: Config, unfinished: string): Promise<
   })
   if (marker === null) return false
   const epoch: unknown = JSON.parse(marker)
-  return databaseUrl === null
-    ? epoch === null
-    : epoch === (await readEpoch({ kind: 'server', url: databaseUrl }))
+  return databaseUrl === null ? epoch === null : epoch === (await readEpoch({ url: databaseUrl }))
 }
 
 /** The database is moved last, so an interrupted restore never leaves a database without its files. */

@@ -204,7 +204,7 @@ async function untilReady({ stderr }: ChildProcess): Promise<void> {
 export async function createOrdinaryUser(url: string): Promise<string> {
   const ordinary = new URL(url)
   ordinary.username = 'taskwright'
-  const sql = createClient({ kind: 'server', url })
+  const sql = createClient({ url })
   try {
     await sql.unsafe(`create role ${ordinary.username} login createdb password '${ordinary.password}'`)
   } finally {

@@ -55,13 +55,13 @@ export const startTestServer = async (t: Teardown, parent: string): Promise<stri
 export const createTemplate = async (t: Teardown, serverUrl: string): Promise<string> => {
   const name = `template_${randomBytes(8).toString('hex')}`
   // Without the statement timeout of the service.
-  const server = createClient({ kind: 'server', url: serverUrl }, { connection: {} })
+  const server = createClient({ url: serverUrl }, { connection: {} })
   t.teardown(() => server.end())
   await server.unsafe(`create database ${name}`)
   t.teardown(() => server.unsafe(`drop database ${name}`))
   const url = new URL(serverUrl)
   url.pathname = name
-  const template: ServerConnection = { kind: 'server', url: url.href }
+  const template: ServerConnection = { url: url.href }
   await migrate(template)
   // A database is not copied while a session uses it, such as one of autovacuum.
   await server.unsafe(`alter database ${name} allow_connections false`)

@@ -188,7 +188,6 @@ export const connectionOf = async (dataDir: string): Promise<ServerConnection> =
   const port = path === null ? (await readPidFile(dataDir))?.port : socketPort
   if (port === undefined) throw new Error('PostgreSQL does not run')
   return {
-    kind: 'server',
     url: `postgres://${name}:${password}@127.0.0.1:${port}/${name}`,
     ...(path !== null && { path }),
   }

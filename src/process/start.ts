@@ -272,7 +272,7 @@ const startDatabase = async (
   const { databaseUrl, dataDir, postgresBin, workers } = config
   if (databaseUrl !== null) {
     info('using the database server at DATABASE_URL')
-    return { kind: 'server', url: databaseUrl }
+    return { url: databaseUrl }
   }
   // Before anything is created.
   await hasDatabase(dataDir)
@@ -290,7 +290,7 @@ const startDatabase = async (
 
 /** The database that the supervisor has started. */
 const connectionOfWorker = async ({ databaseUrl, dataDir }: Config): Promise<ServerConnection> =>
-  databaseUrl === null ? connectionOf(dataDir) : { kind: 'server', url: databaseUrl }
+  databaseUrl === null ? connectionOf(dataDir) : { url: databaseUrl }
 
 const openServiceDatabase = ({ databaseUrl, dataDir }: Config, connection: ServerConnection): Database =>
   databaseUrl === null

@@ -152,7 +152,7 @@ t.test('while it shows its new project', { buffered: true }, async (t) => {
   const params = { import_id }
 
   // The transaction that shows a project waits for a lock when it has shown it.
-  const db = connect({ kind: 'server', url: environment.DATABASE_URL })
+  const db = connect({ url: environment.DATABASE_URL })
   t.teardown(() => db.end())
   await db.unsafe(`
     select pg_advisory_lock(1);

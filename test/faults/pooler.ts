@@ -30,7 +30,7 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
   t.match(unset.output, /FAIL +database: .*pooler ignores the statement_timeout.*'2000ms'/)
   await setForRole(serverUrl)
   // The pooler's connections were opened before the setting.
-  const sql = createSqlClient({ kind: 'server', url: superuserUrl })
+  const sql = createSqlClient({ url: superuserUrl })
   t.teardown(() => sql.end())
   await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${pooled.pathname.slice(1)}`
   await eventually('the doctor passes', async () => (await runDoctor()).code === 0)

@@ -203,7 +203,7 @@ const maxLag = 1_048_576
 
 /** Creates the user and the database of the service, as described in docs/operations/scaling.md. */
 const createOwner = async (url: string, password: string): Promise<void> => {
-  const sql = createClient({ kind: 'server', url })
+  const sql = createClient({ url })
   try {
     await sql.unsafe(`create role ${scope} login password '${password}'`)
     await sql.unsafe(`create database ${scope} owner ${scope}`)

@@ -97,7 +97,7 @@ const rowOf = (
 
 /** Counts tasks and titles in the database, without the API. Every task has a unique title. */
 const verifyTaskCount = async (url: string, expected: number): Promise<readonly string[]> => {
-  const sql = createClient({ kind: 'server', url })
+  const sql = createClient({ url })
   try {
     const [row] = await sql<{ tasks: number; titles: number }[]>`
       select count(*)::int as tasks, count(distinct title)::int as titles from tasks`

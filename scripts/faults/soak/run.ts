@@ -85,7 +85,7 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
     },
     folder,
   })
-  const sql = createClient({ kind: 'server', url: databaseUrl }, { connection: {} })
+  const sql = createClient({ url: databaseUrl }, { connection: {} })
   t.teardown(() => sql.end())
 
   console.log(`soak: ${users} users, ${(users * 1_000) / interval} actions per second, ${minutes} min`)
@@ -129,7 +129,7 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
 /** Describes files without rows, rows without files, and files waiting for deletion. */
 const findLeftovers = async (t: Teardown, environment: NodeJS.ProcessEnv): Promise<readonly string[]> => {
   const config = readConfig(environment)
-  const db = openDatabase({ kind: 'server', url: config.databaseUrl ?? '' })
+  const db = openDatabase({ url: config.databaseUrl ?? '' })
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())

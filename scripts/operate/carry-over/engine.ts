@@ -31,7 +31,6 @@ export const withEngine = async <T>(
     const messages: readonly unknown[] = await Promise.race([once(worker, 'message'), ended])
     const host = 'path' in address ? '127.0.0.1' : String(messages[0])
     return use({
-      kind: 'server',
       url: `postgres://postgres@${host}/postgres`,
       ...('path' in address && address),
     })

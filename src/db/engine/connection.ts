@@ -4,7 +4,6 @@ import { type Address, rateLimitedSockets } from './sockets.ts'
 
 /** A PostgreSQL server. `url` is a postgres:// URL and contains a password. */
 export interface ServerConnection {
-  readonly kind: 'server'
   readonly url: string
   /** A Unix socket, which is used instead of the host and the port of the URL. */
   readonly path?: string

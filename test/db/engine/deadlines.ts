@@ -24,7 +24,7 @@ const deadline = 1_000
 
 t.test('statements without a response fail at the deadline, and their connections are closed', async (t) => {
   const { url, sockets } = await startServer(t, (socket) => socket.resume())
-  const db = openDatabase({ kind: 'server', url }, deadline)
+  const db = openDatabase({ url }, deadline)
   t.teardown(() => db.close())
   const started = performance.now()
   const results = await Promise.allSettled(Array.from({ length: 30 }, () => db.run('select 1', [])))
@@ -38,7 +38,7 @@ t.test('statements without a response fail at the deadline, and their connection
 
 t.test('a transaction without a response fails at the deadline, with all of its statements', async (t) => {
   const { url } = await startServer(t, (socket) => socket.resume())
-  const db = openDatabase({ kind: 'server', url }, deadline)
+  const db = openDatabase({ url }, deadline)
   t.teardown(() => db.close())
   let statuses: readonly string[] = []
   const failing = db.transaction(async (transaction) => {
@@ -54,7 +54,7 @@ t.test(
   'a server that closes connections immediately is retried at intervals, until the deadline',
   async (t) => {
     const { url, sockets } = await startServer(t, (socket) => socket.destroy())
-    const db = openDatabase({ kind: 'server', url }, 1_500)
+    const db = openDatabase({ url }, 1_500)
     t.teardown(() => db.close())
     await t.rejects(db.run('select 1', []), DatabaseUnavailable)
     t.ok(sockets.length > 1, 'the connection is retried')
@@ -64,7 +64,7 @@ t.test(
 
 t.test('statements beyond the maximum queue length are refused', async (t) => {
   const { url } = await startServer(t, (socket) => socket.resume())
-  const db = openDatabase({ kind: 'server', url }, deadline)
+  const db = openDatabase({ url }, deadline)
   const waiting = Array.from({ length: 2_010 }, () => db.run('select 1', []).catch(() => undefined))
   const refused = t.rejects(db.run('select 1', []), /too many/)
   t.equal(await Promise.race([refused.then(() => 'refused'), ...waiting]), 'refused', 'refused immediately')
