@@ -65,7 +65,7 @@ t.test('README has at most 200 lines', async (t) => {
 t.test('npm scripts in the documents exist', async (t) => {
   const { scripts } = JSON.parse(await read('package.json')) as { scripts: Readonly<Record<string, string>> }
   for (const path of documents) {
-    const named = matchesOf(await read(path), /\bnpm run\s+(?:--silent )?([a-z][a-z0-9:]*)/g)
+    const named = matchesOf(await read(path), /\bnpm run\s+(?:--silent )?([a-z][a-z0-9:-]*)/g)
     for (const name of named) t.ok(Object.hasOwn(scripts, name), `${path}: npm run ${name}`)
   }
 })

@@ -291,7 +291,11 @@ t.test('an attempt that waited for a concurrent one is refused', async (t) => {
   t.teardown(() => sql.end())
   const key = Buffer.from('key')
   t.equal(await insertAttempt({ db }, key), 0)
-  const waits = async (): Promise<boolean> => (await sql`select from pg_locks where not granted`).length > 0
+  const waits = async (): Promise<boolean> => {
+    const waiting = await sql`
+      select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    return waiting.length > 0
+  }
   const waiting = await sql.begin(async (transaction) => {
     await transaction`update attempts set failures = 5, delayed_until = now() + interval '5 seconds'`
     const counted = insertAttempt({ db }, key)

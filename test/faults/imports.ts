@@ -162,7 +162,8 @@ t.test('while it shows its new project', { buffered: true }, async (t) => {
       when (old.deleted_at is not null and new.deleted_at is null) execute function wait_when_shown()`)
   await expect('runImport', 200, { token, params, body: { version } })
   await eventually('it waits', async () => {
-    const waiting = await db`select from pg_stat_activity where wait_event = 'advisory'`
+    const waiting =
+      await db`select from pg_stat_activity where wait_event = 'advisory' and datname = current_database()`
     return waiting.length === 1
   })
   t.strictSame((await expect('listProjects', 200, { token })).body.items, [], 'no project is seen')

@@ -9,14 +9,14 @@ import { taskActions } from '../fixture/tasks.ts'
 
 /** Lists that PostgreSQL cancels, because they reach `statement_timeout`. */
 
-/** A database, and the same one, whose reads are cancelled after 50 ms instead of two seconds. */
-const openDatabases = async (t: Test) => {
+/** A database, and the same one, whose reads are cancelled after `timeout` ms instead of two seconds. */
+const openDatabases = async (t: Test, timeout: number) => {
   const { db, options } = await openTestDatabase(t)
   const url = new URL(options.url)
-  url.searchParams.set('statement_timeout', '50')
-  const hasty = openDatabase({ ...options, url: url.href })
-  t.teardown(() => hasty.close())
-  return { db, hasty, options }
+  url.searchParams.set('statement_timeout', String(timeout))
+  const timed = openDatabase({ ...options, url: url.href })
+  t.teardown(() => timed.close())
+  return { db, timed, options }
 }
 
 /** Lists of the service itself do not ask the database. */
@@ -24,7 +24,7 @@ const isDatabaseList = ({ id }: Operation): boolean =>
   /^list|^getFeedCalendar$/.test(id) && !['listOccurrences', 'listOidcProviders'].includes(id)
 
 t.test('422 for every list, search and feed', async (t) => {
-  const { db, hasty } = await openDatabases(t)
+  const { db, timed: hasty } = await openDatabases(t, 50)
   const service = await startService(t, { db })
   const admin = await service.register('admin')
   const { requestTo } = await prepareOperations(service, admin)
@@ -49,7 +49,7 @@ t.test('422 for every list, search and feed', async (t) => {
 })
 
 t.test('a list that waits for a lock is cancelled, and another read is 503', async (t) => {
-  const { db, hasty, options } = await openDatabases(t)
+  const { db, timed: hasty, options } = await openDatabases(t, 50)
   const service = await startService(t, {
     db: {
       ...db,
@@ -74,8 +74,8 @@ t.test('a list that waits for a lock is cancelled, and another read is 503', asy
 })
 
 t.test('503 for a list that an operator has cancelled', async (t) => {
-  const { db, options } = await openDatabases(t)
-  const service = await startService(t, { db })
+  const { timed: patient, options } = await openDatabases(t, 60_000)
+  const service = await startService(t, { db: patient })
   const { token } = await service.register('ada')
   const operator = createClient(options, { connection: {} })
   t.teardown(() => operator.end())
@@ -85,7 +85,8 @@ t.test('503 for a list that an operator has cancelled', async (t) => {
     await eventually('the list waits and is cancelled', async () => {
       const [row] = await sql`
         select bool_or(pg_cancel_backend(pid)) as is_cancelled from pg_locks
-        where relation = 'tasks'::regclass and not granted`
+        where relation = 'tasks'::regclass and not granted
+          and database = (select oid from pg_database where datname = current_database())`
       return row?.['is_cancelled'] === true
     })
     const { body } = await list

@@ -20,8 +20,11 @@ t.test('who has waited long for the lock of another still has several connection
   const waitUntil = (waiting: number) =>
     eventually(
       `${waiting} wait`,
-      async () =>
-        (await holder`select from pg_locks where locktype = 'advisory' and not granted`).length === waiting,
+      async () => {
+        const rows = await holder`
+          select from pg_stat_activity where wait_event = 'advisory' and datname = current_database()`
+        return rows.length === waiting
+      },
       10_000,
     )
 

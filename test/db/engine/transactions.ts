@@ -212,8 +212,8 @@ t.test('the outcome is unknown if the session ends during the commit', async (t)
   slow.catch(() => undefined)
   t.plan(2)
   await eventually('the commit waits', async () => {
-    const waiting =
-      await admin`select from pg_stat_activity where query = 'commit' and wait_event = 'advisory'`
+    const waiting = await admin`select from pg_stat_activity
+        where query = 'commit' and wait_event = 'advisory' and datname = current_database()`
     return waiting.length === 1
   })
   await terminate()
@@ -262,8 +262,8 @@ t.test('transactions that wait for one row do not delay a read', async (t) => {
     ),
   )
   await eventually('seven wait for the row', async () => {
-    const waiting =
-      await admin`select from pg_stat_activity where query like 'update ledger%' and wait_event_type = 'Lock'`
+    const waiting = await admin`select from pg_stat_activity
+        where query like 'update ledger%' and wait_event_type = 'Lock' and datname = current_database()`
     return waiting.length === 7
   })
   t.strictSame(await notes(60), ['new'])
