@@ -23,7 +23,7 @@ import {
   extract,
   type Folders,
   foldersIn,
-  isInPlace,
+  isLeftToFinish,
   moveExtracted,
   putInPlace,
   readOwner,
@@ -68,15 +68,18 @@ await runToEnd('carry-over', deadline, async (t) => {
   if (file === undefined) await expectFolder(folders)
   else await makeDataDir(dataDir)
   await lockData(t, dataDir)
-  if (file !== undefined) {
+  const isFinishing = await isLeftToFinish(folders)
+  if (file !== undefined && !isFinishing) {
     const scratch = await mkdtemp(join(tmpdir(), 'taskwright-carry-over-'))
     t.teardown(() => rm(scratch, { recursive: true, force: true }))
     console.log(`Extracting ${resolve(file)}`)
     await extract(file, folders, scratch)
   }
-  await moveExtracted(folders)
-  if (await isInPlace(folders)) console.log('Finishing a carry-over that was interrupted')
-  else await carryOver(config, folders)
+  if (isFinishing) console.log('Finishing a carry-over that was interrupted')
+  else {
+    await moveExtracted(folders)
+    await carryOver(config, folders)
+  }
   await claim(config, folders)
   await retireEarlier(folders)
   console.log(

@@ -11,6 +11,7 @@ import { deriveKeys } from '../../src/auth/keys.ts'
 import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { isMissing } from '../../src/db/engine/folder.ts'
+import { expectComplete } from '../../src/db/engine/interrupted.ts'
 import { type ServerConnection, readTimeout } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
@@ -125,6 +126,7 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
       `DATA_DIR ${dataDir} is not writable: ${messageOf(error)}. Make the service user its owner, or choose another folder.`,
     )
   }
+  await expectComplete(dataDir)
   const freeBytes = await freeBytesOf(folder)
   if (freeBytes < (databaseUrl === null ? await neededBytes(dataDir) : 1))
     throw new Fault(

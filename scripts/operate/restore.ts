@@ -6,6 +6,7 @@ import { type Config, readConfig } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import type { ServerConnection } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
+import { restoringFolder } from '../../src/db/engine/interrupted.ts'
 import { hasCode } from '../../src/db/engine/system-errors.ts'
 import { restartHistoryIfCopied } from '../../src/db/activity/task-changes.ts'
 import { expectCounts } from '../../src/db/transfer/counts.ts'
@@ -40,8 +41,11 @@ Restores a backup to DATA_DIR, which must be empty or missing, or with DATABASE_
 /** What the archive has besides the database. */
 const fileNames = new Set(['attachments', 'jwt-secret'])
 
-/** Files of the PostgreSQL that has written the database. */
-const leftOut = new Set(['lock', 'postgresql.lock', 'libraries', 'verified'])
+/** Its presence says that everything else in the folder is complete, and is being moved to DATA_DIR. */
+const verifiedName = 'verified'
+
+/** All but that, and files of the PostgreSQL that has written the database, is moved. */
+const leftOut = new Set(['lock', 'postgresql.lock', 'libraries', verifiedName])
 
 helpIfAsked(usage)
 
@@ -55,8 +59,8 @@ await runToEnd('restore', deadline, async (t) => {
   const { dataDir } = config
   await makeDataDir(dataDir)
   await lockData(t, dataDir)
-  const unfinished = join(dataDir, 'restoring')
-  if (await isVerified(config, unfinished)) {
+  const unfinished = restoringFolder(dataDir)
+  if (await isComplete(config)) {
     await moveToPlace(unfinished, dataDir)
     console.log(`${dataDir}: the restore that was interrupted is complete; nothing was read from ${file}`)
     return
@@ -66,13 +70,13 @@ await runToEnd('restore', deadline, async (t) => {
 
   await mkdir(unfinished, { mode: 0o700 })
   t.teardown(async () => {
-    if (!existsSync(markerOf(unfinished))) await rm(unfinished, { recursive: true, force: true })
+    if (!existsSync(verifiedFile(dataDir))) await rm(unfinished, { recursive: true, force: true })
   })
   const database = new AsyncDisposableStack()
   t.teardown(() => database.disposeAsync())
   const rows = await load(await openTarget(database, config, unfinished), config, unfinished, file)
   await database.disposeAsync()
-  if (config.databaseUrl === null) await markVerified(unfinished, null)
+  if (config.databaseUrl === null) await markVerified(config, null)
   await moveToPlace(unfinished, dataDir)
   console.log(`${dataDir}: ${rows} rows; you can now start the service`)
   if (config.storageUrl !== null)
@@ -105,14 +109,14 @@ async function openTarget(
 /** Writes an archive to a database, and its files to a folder. Resolves to the number of rows. */
 async function load(
   connection: ServerConnection,
-  { databaseUrl, storageUrl }: Config,
+  config: Config,
   unfinished: string,
   file: string,
 ): Promise<number> {
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
   try {
     const backup = await readBackup(file, scratch)
-    if (backup.hasFiles && storageUrl !== null)
+    if (backup.hasFiles && config.storageUrl !== null)
       throw new Error(
         'The archive contains the attachments, and STORAGE_URL is set. Restore without it: they are then in DATA_DIR',
       )
@@ -123,7 +127,7 @@ async function load(
         expectCounts(await backup.counts(), tables)
         for await (const entry of backup.files()) await extractEntry(expectFile(entry), unfinished)
         // What a server commits after that is complete.
-        if (databaseUrl !== null) await markVerified(unfinished, epoch)
+        if (config.databaseUrl !== null) await markVerified(config, epoch)
       },
     })
     await migrate(connection)
@@ -151,26 +155,44 @@ async function claim(connection: ServerConnection, dataDir: string): Promise<voi
   }
 }
 
-/** Its presence says that everything else in the folder is complete. */
-function markerOf(unfinished: string): string {
-  return join(unfinished, 'verified')
+function verifiedFile(dataDir: string): string {
+  return join(restoringFolder(dataDir), verifiedName)
 }
 
 /** `epoch` is that of the database of a server, which is complete if it has it; null if the database is in the folder. */
-async function markVerified(unfinished: string, epoch: number | null): Promise<void> {
-  await writeFile(markerOf(unfinished), JSON.stringify(epoch), { mode: 0o600, flush: true })
-  await syncFolder(unfinished)
+async function markVerified({ dataDir }: Config, epoch: number | null): Promise<void> {
+  await writeFile(verifiedFile(dataDir), JSON.stringify(epoch), { mode: 0o600, flush: true })
+  await syncFolder(restoringFolder(dataDir))
 }
 
-/** Whether an interrupted restore has only its files left to move. */
-async function isVerified({ databaseUrl }: Config, unfinished: string): Promise<boolean> {
-  const marker = await readFile(markerOf(unfinished), 'utf8').catch((error: unknown) => {
+/**
+ * Whether an interrupted restore has only its files left to move.
+ *
+ * @throws Error if they belong to another database than the configured one
+ */
+async function isComplete({ dataDir, databaseUrl }: Config): Promise<boolean> {
+  const text = await readFile(verifiedFile(dataDir), 'utf8').catch((error: unknown) => {
     if (!hasCode(error, 'ENOENT')) throw error
     return null
   })
-  if (marker === null) return false
-  const epoch: unknown = JSON.parse(marker)
-  return databaseUrl === null ? epoch === null : epoch === (await readEpoch({ url: databaseUrl }))
+  if (text === null) return false
+  const epoch: unknown = JSON.parse(text)
+  if (databaseUrl === null) {
+    if (epoch === null) return true
+    throw restoreOfAnother(dataDir, 'the database of a server. Set DATABASE_URL as it was')
+  }
+  if (epoch === null) throw restoreOfAnother(dataDir, 'a database in DATA_DIR. Unset DATABASE_URL')
+  const found = await readEpoch({ url: databaseUrl })
+  if (found !== null && found !== epoch)
+    throw restoreOfAnother(dataDir, 'another database than that of DATABASE_URL. Set DATABASE_URL as it was')
+  // Without an epoch, the server has not committed.
+  return found !== null
+}
+
+function restoreOfAnother(dataDir: string, which: string): Error {
+  return new Error(
+    `${restoringFolder(dataDir)} has the files of a restore that was interrupted, to ${which} and run the command again, or remove the folder to give that restore up`,
+  )
 }
 
 /** The database is moved last, so an interrupted restore never leaves a database without its files. */
@@ -180,5 +202,8 @@ async function moveToPlace(unfinished: string, dataDir: string): Promise<void> {
   for (const name of names.toSorted((a, b) => last(a) - last(b)))
     await rename(join(unfinished, name), join(dataDir, name))
   await syncFolder(dataDir)
+  // The marker last: without it, a second run would refuse the complete DATA_DIR.
+  for (const name of await readdir(unfinished))
+    if (name !== verifiedName) await rm(join(unfinished, name), { recursive: true, force: true })
   await rm(unfinished, { recursive: true })
 }

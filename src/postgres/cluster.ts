@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { FolderUnusable, isMissing } from '../db/engine/folder.ts'
+import { CommandInterrupted, expectComplete } from '../db/engine/interrupted.ts'
 import { DiskFull, freeBytesOf } from '../db/engine/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
 import { hasCode } from '../db/engine/system-errors.ts'
@@ -36,13 +37,14 @@ export const initialBytes = 48 * 1_048_576
  * Whether DATA_DIR has a database. Changes nothing.
  *
  * @throws PostgresUnusable for a database of an earlier version, of another major version of PostgreSQL, or of another program
- * @throws FolderUnusable
+ * @throws CommandInterrupted, FolderUnusable
  */
 export const hasDatabase = async (dataDir: string): Promise<boolean> => {
   const folder = postgresFolder(dataDir)
   try {
     const names = (await isMissing(folder)) ? [] : await readdir(folder)
     await expectNoEarlierDatabase(dataDir, names.length > 0)
+    await expectComplete(dataDir)
     if (names.length === 0) return false
     // An earlier version's folder has this file too, with the same number.
     const version = (await readFile(join(folder, 'PG_VERSION'), 'utf8').catch(ignoreMissing))?.trim()
@@ -56,7 +58,7 @@ export const hasDatabase = async (dataDir: string): Promise<boolean> => {
       )
     return true
   } catch (error) {
-    if (error instanceof PostgresUnusable) throw error
+    if (error instanceof PostgresUnusable || error instanceof CommandInterrupted) throw error
     throw new FolderUnusable(folder, error instanceof Error ? error.message : String(error), { cause: error })
   }
 }

@@ -2,6 +2,7 @@ import cluster from 'node:cluster'
 import { inspect } from 'node:util'
 import { ConfigError, readConfig, readLogFormat, unknownSettings } from '../config/config.ts'
 import { FolderUnusable } from '../db/engine/folder.ts'
+import { CommandInterrupted } from '../db/engine/interrupted.ts'
 import { DiskFull } from '../db/engine/disk-space.ts'
 import { FolderInUse } from '../db/engine/folder-lock.ts'
 import { DatabaseUnsuitable } from '../db/engine/errors.ts'
@@ -53,6 +54,7 @@ process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 const isMisconfigured = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderUnusable ||
+  error instanceof CommandInterrupted ||
   error instanceof PostgresUnusable ||
   error instanceof DatabaseUnsuitable ||
   (error instanceof WorkerFailed && error.exitCode === configurationStatus)

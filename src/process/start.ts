@@ -8,6 +8,7 @@ import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
 import { isMissing } from '../db/engine/folder.ts'
+import { expectComplete } from '../db/engine/interrupted.ts'
 import { refuseWritesBelow } from '../db/engine/disk-guard.ts'
 import { lockFolder } from '../db/engine/folder-lock.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
@@ -271,6 +272,7 @@ const startDatabase = async (
 ): Promise<ServerConnection> => {
   const { databaseUrl, dataDir, postgresBin, workers } = config
   if (databaseUrl !== null) {
+    await expectComplete(dataDir)
     info('using the database server at DATABASE_URL')
     return { url: databaseUrl }
   }

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { isMissing } from '../../../src/db/engine/folder.ts'
+import { carryingOverFolder } from '../../../src/db/engine/interrupted.ts'
 import { type Identity, parseIdentity } from '../../../src/db/shared/identity.ts'
 import { earlierFolder, postgresFolder, retiredFolder, syncFolder } from '../../../src/postgres/cluster.ts'
 import { readArchive } from '../archive.ts'
@@ -24,7 +25,7 @@ export interface Folders {
 }
 
 export const foldersIn = (dataDir: string): Folders => {
-  const working = join(dataDir, 'carrying-over')
+  const working = carryingOverFolder(dataDir)
   const inside = (name: string): string => join(working, name)
   return {
     dataDir,
@@ -50,8 +51,9 @@ export const removeUnfinished = async ({ working, copy, built, notice, owner }: 
 }
 
 /** Whether the new database is in place, and only the last steps of an interrupted carry-over are left. */
-export const isInPlace = async ({ dataDir, notice }: Folders): Promise<boolean> =>
-  !(await isMissing(postgresFolder(dataDir))) && !(await isMissing(notice))
+export const isLeftToFinish = async ({ dataDir, working, notice }: Folders): Promise<boolean> =>
+  !(await isMissing(postgresFolder(dataDir))) &&
+  (!(await isMissing(notice)) || (!(await isMissing(retiredFolder(dataDir))) && !(await isMissing(working))))
 
 /** @throws Error if there is no DATA_DIR */
 export const expectFolder = async ({ dataDir }: Folders): Promise<void> => {
@@ -115,16 +117,19 @@ This folder keeps Taskwright 0.1 and 0.2 from creating an empty database here. d
 
 /** Puts the new database into its place, complete with what is left to be done for it. `owner` is null if it does not own the files. */
 export const putInPlace = async (
-  { dataDir, built, notice, owner }: Folders,
+  { dataDir, working, built, notice, owner }: Folders,
   identity: Identity | null,
 ): Promise<void> => {
   if (identity !== null)
     await writeFile(
       owner,
       JSON.stringify({ ...identity, transaction: String(identity.transaction) } satisfies StoredIdentity),
+      { flush: true },
     )
   await mkdir(notice, { mode: 0o700 })
-  await writeFile(join(notice, 'README'), noticeText, { mode: 0o600 })
+  await writeFile(join(notice, 'README'), noticeText, { mode: 0o600, flush: true })
+  await syncFolder(notice)
+  await syncFolder(working)
   await rename(postgresFolder(built), postgresFolder(dataDir))
   await syncFolder(dataDir)
 }
@@ -135,13 +140,15 @@ type StoredIdentity = Readonly<Record<keyof Identity, string>>
 export const readOwner = async ({ owner }: Folders): Promise<Identity | null> =>
   (await isMissing(owner)) ? null : parseIdentity(JSON.parse(await readFile(owner, 'utf8')) as StoredIdentity)
 
-/** Gives the earlier database its new name. Nothing is left to be done afterwards. */
+/** Gives the earlier database its new name, unless it has that. Nothing is left to be done afterwards. */
 export const retireEarlier = async (folders: Folders): Promise<void> => {
-  const { dataDir, working, extracted, copy, built, notice, owner } = folders
+  const { dataDir, working, copy, built, notice, owner } = folders
   const earlier = earlierFolder(dataDir)
-  await remove(extracted, copy, built, owner)
-  if (!(await isMissing(earlier))) await rename(earlier, retiredFolder(dataDir))
-  await rename(notice, earlier)
-  await syncFolder(dataDir)
-  await rmdir(working)
+  await remove(copy, built, owner)
+  if (!(await isMissing(notice))) {
+    if (!(await isMissing(earlier))) await rename(earlier, retiredFolder(dataDir))
+    await rename(notice, earlier)
+    await syncFolder(dataDir)
+  }
+  await remove(working)
 }
