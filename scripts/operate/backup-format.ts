@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 import released from '../../src/db/migrations/released-routines.json' with { type: 'json' }
 import manifestOfPackage from '../../package.json' with { type: 'json' }
-import { readSchema, type Schema } from '../../src/db/engine/migrate.ts'
+import { readSchema, revisionOf, type Schema } from '../../src/db/engine/migrate.ts'
 import type { TableColumns, TableRows } from '../../src/db/transfer/catalog.ts'
 import { countLines, type RowCounts } from '../../src/db/transfer/counts.ts'
 import { type ArchiveEntry, ArchiveUnusable, type ArchiveWriter, readEntries } from './archive.ts'
@@ -27,7 +27,7 @@ interface Manifest {
   readonly version: string
   /** Creation times, which identify migrations. */
   readonly migrations: readonly number[]
-  readonly routines: { readonly revision: number; readonly sha256: string }
+  readonly routines: { readonly sha256: string }
   readonly tables: readonly TableColumns[]
   readonly hasFiles: boolean
 }
@@ -55,7 +55,7 @@ export const addDatabase = async (
     format,
     version,
     migrations: migrations.map(({ folderMillis }) => folderMillis),
-    routines: { revision: routines.revision, sha256: routines.hash },
+    routines: { sha256: routines.hash },
     tables: tables.map(({ name, columns }) => ({ name, columns })),
     hasFiles,
   }
@@ -192,15 +192,14 @@ const parseManifest = (json: string): Manifest => {
     !migrations.every((item): item is number => typeof item === 'number') ||
     typeof routines !== 'object' ||
     routines === null ||
-    !('revision' in routines && typeof routines.revision === 'number') ||
     !('sha256' in routines && typeof routines.sha256 === 'string') ||
     !Array.isArray(tables) ||
     !tables.every(isTable) ||
     typeof hasFiles !== 'boolean'
   )
     throw new ArchiveUnusable('its manifest is incomplete')
-  const { revision, sha256 } = routines
-  return { format, version: writer, migrations, routines: { revision, sha256 }, tables, hasFiles }
+  const { sha256 } = routines
+  return { format, version: writer, migrations, routines: { sha256 }, tables, hasFiles }
 }
 
 const parseCounts = (json: string): ReadonlyMap<string, number> =>
@@ -228,5 +227,5 @@ const schemaOf = (manifest: Manifest, routines: string): Schema => {
     throw new Error(
       `The archive was written by an unreleased state of Taskwright ${manifest.version}. Restore it with the same state`,
     )
-  return { migrations, routines: { revision: manifest.routines.revision, sql: routines, hash } }
+  return { migrations, routines: { revision: revisionOf(routines), sql: routines, hash } }
 }

@@ -51,6 +51,13 @@ export interface MigrationState {
   readonly unknown: number
 }
 
+/** The revision in the first line of routines.sql, which generated functions may precede. @throws Error */
+export const revisionOf = (sql: string): number => {
+  const revision = /^-- Revision (\d+)$/m.exec(sql)?.[1]
+  if (revision === undefined) throw new Error('routines.sql does not begin with "-- Revision <number>"')
+  return Number(revision)
+}
+
 /**
  * Reads migrations and routines from a folder with the layout of `src/db`.
  *
@@ -58,13 +65,11 @@ export interface MigrationState {
  */
 export const readSchema = (folder: string = fileURLToPath(new URL('..', import.meta.url))): Schema => {
   const routines = readFileSync(`${folder}/routines.sql`, 'utf8')
-  const revision = /^-- Revision (\d+)\n/.exec(routines)?.[1]
-  if (revision === undefined) throw new Error('routines.sql does not begin with "-- Revision <number>"')
   const sql = `${readFileSync(`${folder}/migrations/folding.sql`, 'utf8')}\n${routines}`
   const hash = createHash('sha256').update(sql).digest('hex')
   return {
     migrations: readMigrationFiles({ migrationsFolder: `${folder}/migrations` }),
-    routines: { revision: Number(revision), sql, hash },
+    routines: { revision: revisionOf(routines), sql, hash },
   }
 }
 
