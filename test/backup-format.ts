@@ -10,7 +10,7 @@ t.test('the revision of an archive is that in its routines, which are known', as
   const file = join(folder, 'backup.tar')
   const schema = readSchema()
   const { routines } = schema
-  await writeArchive(file, folder, async (archive) => {
+  await writeArchive(t, file, folder, async (archive) => {
     await addDatabase(archive, [], {
       hasFiles: false,
       schema: { ...schema, routines: { ...routines, revision: 999_999 } },

@@ -9,10 +9,12 @@ import t, { type Test } from 'tap'
 import { writeArchive } from '../scripts/operate/archive.ts'
 import { addDatabase } from '../scripts/operate/backup-format.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import type { ServerConnection } from '../src/db/engine/connection.ts'
+import { createClient as createSqlClient, type ServerConnection } from '../src/db/engine/connection.ts'
 import { migrate, readMigrationState, readSchema, type Schema } from '../src/db/engine/migrate.ts'
+import { hasFileHold } from '../src/db/files/holds.ts'
 import type { MigrationMeta } from '../src/db/schema/drizzle.ts'
 import { readTables } from '../src/db/transfer/read.ts'
+import { connectionOf } from '../src/postgres/cluster.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
@@ -236,7 +238,7 @@ t.test('mistakes are reported with what to do', async (t) => {
 /** An archive with the tables of a database, as a version with the schema wrote it. */
 const archiveOf = async (t: Test, options: ServerConnection, schema: Schema): Promise<string> => {
   const archive = join(backups, `${schema.routines.revision}-${schema.migrations.length}.tar`)
-  await writeArchive(archive, await temporaryFolder(t), async (entries) => {
+  await writeArchive(t, archive, await temporaryFolder(t), async (entries) => {
     await readTables(options, (tables) => addDatabase(entries, tables, { hasFiles: true, schema }))
   })
   return archive
@@ -373,6 +375,38 @@ t.test('a backup that was killed leaves nothing that counts as one', async (t) =
   const again = await runProcess({ DATA_DIR }, program('backup'), [archive])
   t.equal(again.code, 0, again.output)
   t.notOk(existsSync(join(backups, '.killed.tar.unfinished')))
+})
+
+t.test('a backup that is interrupted leaves neither a file nor a hold', async (t) => {
+  const service = await startProcess(t, { DATA_DIR })
+  const connection = await connectionOf(DATA_DIR)
+  const db = openDatabase(connection)
+  t.teardown(() => db.close())
+  const sql = createSqlClient(connection)
+  t.teardown(() => sql.end({ timeout: 0 }))
+  // That of a backup that was killed.
+  await sql`delete from leases where starts_with(name, 'file_hold/')`
+  const child = spawn(process.execPath, [program('backup'), join(backups, 'interrupted.tar')], {
+    env: { PATH: process.env.PATH, DATA_DIR },
+    stdio: 'ignore',
+  })
+  const exited = once(child, 'close')
+  await sql.begin(async (transaction) => {
+    await transaction`lock table tags in access exclusive mode`
+    await eventually('the backup waits for a table', async () => {
+      const copies = `select from pg_stat_activity where wait_event_type = 'Lock' and query like 'copy (%'`
+      return (await db.run(copies, [])).length > 0
+    })
+    t.ok(await hasFileHold(db))
+    child.kill('SIGTERM')
+    t.strictSame(await exited, [1, null])
+  })
+  t.strictSame(
+    (await readdir(backups)).filter((name) => name.includes('interrupted')),
+    [],
+  )
+  t.notOk(await hasFileHold(db))
+  t.equal(await service.end('SIGTERM'), 0)
 })
 
 t.test('migrate-to moves everything to a server', async (t) => {

@@ -6,6 +6,7 @@ import { Readable, Transform, Writable } from 'node:stream'
 import { finished, pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
 import { syncFolder } from '../../src/postgres/cluster.ts'
+import type { Teardown } from '../run/run-to-end.ts'
 
 /**
  * Archives as tar files. The last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x` and
@@ -32,34 +33,31 @@ export interface ArchiveWriter {
 
 /**
  * Writes a new archive beside its final path, and renames it when it is complete and durable. `scratch` is a folder for temporary files.
- * Rejects with the error of `fill`; nothing is left behind then.
+ * Rejects with the error of `fill`. A teardown removes what is unfinished.
  */
 export const writeArchive = async (
+  t: Teardown,
   file: string,
   scratch: string,
   fill: (archive: ArchiveWriter) => Promise<void>,
 ): Promise<{ readonly files: number; readonly bytes: number }> => {
   const unfinished = unfinishedName(file)
   await rm(unfinished, { force: true })
-  try {
-    const { readable, controller } = createTarPacker()
-    const output = createWriteStream(unfinished, { flags: 'wx', mode: 0o600, flush: true })
-    const writing = async () => {
-      try {
-        return await addEntries(controller, join(scratch, sumsName), fill)
-      } catch (error) {
-        controller.error(error)
-        throw error
-      }
+  t.teardown(() => rm(unfinished, { force: true }))
+  const { readable, controller } = createTarPacker()
+  const output = createWriteStream(unfinished, { flags: 'wx', mode: 0o600, flush: true })
+  const writing = async () => {
+    try {
+      return await addEntries(controller, join(scratch, sumsName), fill)
+    } catch (error) {
+      controller.error(error)
+      throw error
     }
-    const [written] = await Promise.all([writing(), pipeline(readable, output)])
-    await rename(unfinished, file)
-    await syncFolder(dirname(file))
-    return written
-  } catch (error) {
-    await rm(unfinished, { force: true })
-    throw error
   }
+  const [written] = await Promise.all([writing(), pipeline(readable, output)])
+  await rename(unfinished, file)
+  await syncFolder(dirname(file))
+  return written
 }
 
 const addEntries = async (

@@ -56,19 +56,20 @@ await runToEnd('backup', deadline, async (t) => {
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
   const hasFiles = storageUrl === null
   const expectSpace = await spaceCheck(config, dirname(file))
+  const hold = await holdFiles(db)
+  t.teardown(() => hold.end())
   let rows = 0
-  const { files, bytes } = await writeArchive(file, scratch, (unchecked) => {
+  const { files, bytes } = await writeArchive(t, file, scratch, async (unchecked) => {
     const archive: ArchiveWriter = {
       async add(entry, size, content) {
         await expectSpace(size)
         await unchecked.add(entry, size, content)
       },
     }
-    return holdFiles(db, async () => {
-      rows = await readTables(connection, (tables) => addDatabase(archive, tables, { hasFiles }))
-      if (hasFiles) await addFiles(archive, db, filesFolder(config))
-      await ifPresent(addFile(archive, secretPath(dataDir), 'jwt-secret'))
-    })
+    rows = await readTables(connection, (tables) => addDatabase(archive, tables, { hasFiles }))
+    if (hasFiles) await addFiles(archive, db, filesFolder(config))
+    await ifPresent(addFile(archive, secretPath(dataDir), 'jwt-secret'))
+    await hold.confirm()
   })
   console.log(`${file}: ${rows} rows, ${files} files, ${bytes} bytes`)
   if (!hasFiles) console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)

@@ -11,7 +11,8 @@ export const withTeardowns = async <T>(run: (t: Teardown) => Promise<T>): Promis
 
 /**
  * Runs a script and exits: with 1 if it rejects, takes longer than `deadline` milliseconds or is interrupted, else with
- * `process.exitCode`. Teardowns always run before.
+ * `process.exitCode`. All teardowns run before, also if some of them reject. An interrupted script is not stopped: whatever has to be
+ * undone is a teardown.
  */
 export const runToEnd = async (
   name: string,
@@ -19,14 +20,22 @@ export const runToEnd = async (
   run: (t: Teardown) => Promise<void>,
 ): Promise<never> => {
   const teardowns: (() => Promise<unknown>)[] = []
+  const fail = (error: unknown): void => {
+    console.error(`${name}: ${messageFor(error)}`)
+    process.exitCode = 1
+  }
   try {
     await Promise.race([run({ teardown: (action) => void teardowns.push(action) }), interruption(deadline)])
   } catch (error) {
-    console.error(`${name}: ${messageFor(error)}`)
-    process.exitCode = 1
-  } finally {
-    for (const action of teardowns.toReversed()) await action()
+    fail(error)
   }
+  // An interrupted script still runs, and can register more.
+  for (let action = teardowns.pop(); action !== undefined; action = teardowns.pop())
+    try {
+      await action()
+    } catch (error) {
+      fail(error)
+    }
   return process.exit()
 }
 
@@ -51,7 +60,8 @@ const messageFor = (error: unknown): string => {
 const interruption = (deadline: number): Promise<never> => {
   const { promise, reject } = Promise.withResolvers<never>()
   setTimeout(() => reject(new Error(`timed out after ${deadline / 1_000} s`)), deadline).unref()
+  // Not once: signal-exit, which proper-lockfile uses, ends the process by the signal if nothing else listens any more.
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => reject(new Error(`interrupted by ${signal}`)))
+    process.on(signal, () => reject(new Error(`interrupted by ${signal}`)))
   return promise
 }

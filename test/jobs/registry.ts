@@ -361,14 +361,14 @@ t.test('no file is removed while a backup reads them', async (t) => {
   const wanted = [...keys, ...orphans, basename(half)]
   const left = async (): Promise<string[]> => (await stored()).filter((key) => wanted.includes(key))
   await db.run('delete from tasks where id = $1', [task.id])
-  await holdFiles(db, async () => {
-    await holdFiles(db, async () => {
-      await runJobs(jobDeps)
-      t.strictSame(new Set(await left()), new Set(wanted))
-    })
-    await runJobs(jobDeps)
-    t.strictSame(new Set(await left()), new Set(wanted), 'nor while another one does')
-  })
+  const [first, second] = [await holdFiles(db), await holdFiles(db)]
+  await runJobs(jobDeps)
+  t.strictSame(new Set(await left()), new Set(wanted))
+  await second.end()
+  await runJobs(jobDeps)
+  t.strictSame(new Set(await left()), new Set(wanted), 'nor while another one does')
+  await first.confirm()
+  await first.end()
   await runJobs(jobDeps)
   t.strictSame(await left(), [])
   t.ok(await isIdle())
@@ -377,20 +377,21 @@ t.test('no file is removed while a backup reads them', async (t) => {
 t.test('a backup without a sign of life keeps no file after an hour', async (t) => {
   await eventually('the earlier jobs have finished', isIdle)
   const [orphan = ''] = await putOrphans(1)
-  const lost = holdFiles(db, async () => {
-    for (const [sign, isHeld] of [
-      ['30 minutes', true],
-      ['61 minutes', false],
-      ['-2 hours', false],
-    ] as const) {
-      await db.run(`update leases set expires_at = now() + interval '1 hour' - interval '${sign}'`, [])
-      t.equal(await hasFileHold(db), isHeld, sign)
-    }
-    await db.run(`update leases set expires_at = now() - interval '1 second'`, [])
-    await runJobs(jobDeps)
-    t.notOk((await stored()).includes(orphan))
-  })
-  await t.rejects(lost, FileHoldLost, 'the backup fails')
+  const hold = await holdFiles(db)
+  t.teardown(() => hold.end())
+  for (const [sign, isHeld] of [
+    ['30 minutes', true],
+    ['61 minutes', false],
+    ['-2 hours', false],
+  ] as const) {
+    await db.run(`update leases set expires_at = now() + interval '1 hour' - interval '${sign}'`, [])
+    t.equal(await hasFileHold(db), isHeld, sign)
+  }
+  await db.run(`update leases set expires_at = now() - interval '1 second'`, [])
+  await runJobs(jobDeps)
+  t.notOk((await stored()).includes(orphan))
+  await t.rejects(hold.confirm(), FileHoldLost, 'the backup fails')
+  await hold.end()
   t.ok(await isIdle())
 })
 

@@ -73,21 +73,25 @@ export class FileHoldLost extends Error {
   }
 }
 
-/**
- * Keeps all files while `work` runs: those of the rows that it reads are there until it ends.
- *
- * @throws FileHoldLost
- */
-export const holdFiles = async <T>(db: Database, work: () => Promise<T>): Promise<T> => {
+/** Keeps all files until its end: those of rows that are read meanwhile are there. */
+export interface FileHold {
+  /** @throws FileHoldLost unless all files were kept until now */
+  confirm(): Promise<void>
+  end(): Promise<void>
+}
+
+/** Begins to keep all files. */
+export const holdFiles = async (db: Database): Promise<FileHold> => {
   const holder = randomUUID()
   await begin(db, { holder })
   const timer = setInterval(() => void renew(db, { holder }).catch(() => undefined), renewInterval)
-  try {
-    const result = await work()
-    if ((await renew(db, { holder })).length === 0) throw new FileHoldLost()
-    return result
-  } finally {
-    clearInterval(timer)
-    await end(db, { holder }).catch(() => undefined)
+  return {
+    async confirm() {
+      if ((await renew(db, { holder })).length === 0) throw new FileHoldLost()
+    },
+    async end() {
+      clearInterval(timer)
+      await end(db, { holder })
+    },
   }
 }
