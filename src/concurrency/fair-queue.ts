@@ -5,7 +5,10 @@ interface FairQueueOptions {
   readonly concurrency: number
   /** Of these, tasks per caller. Background jobs are exempt. */
   readonly share: number
-  /** Whether a caller has used too much lately: they have one task at a time, and wait behind the others. By default, nobody has. */
+  /**
+   * Whether a caller has used too much lately: they have one task at a time, which begins behind those of the others and while less than
+   * half of the capacity is used. By default, nobody has.
+   */
   readonly isOverBudget?: (caller: string) => boolean
   /** Waiting tasks per caller. */
   readonly maxWaiting: number
@@ -64,7 +67,9 @@ export const fairQueue = ({
   }
 
   const hasCapacity = (caller: string, lane: Lane): boolean =>
-    running < concurrency && (caller === background || lane.running < (isOverBudget(caller) ? 1 : share))
+    isOverBudget(caller)
+      ? running < concurrency / 2 && lane.running < 1
+      : running < concurrency && (caller === background || lane.running < share)
 
   const moveToEnd = (caller: string, lane: Lane): void => {
     lanes.delete(caller)

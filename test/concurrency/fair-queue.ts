@@ -138,6 +138,18 @@ t.test('a principal over its budget has one slot, behind the others', async (t) 
   await Promise.all(all)
 })
 
+t.test('principals over their budgets leave half of the slots to the others', async (t) => {
+  const { run, started, settle, endAll } = queueOf({
+    concurrency: 4,
+    isOverBudget: (caller) => caller !== 'other',
+  })
+  const all = ['a', 'b', 'c', 'd', 'other'].map((principal) => run(principal))
+  await settle()
+  t.strictSame(started, ['a', 'b', 'other'])
+  await endAll()
+  await Promise.all(all)
+})
+
 t.test('a principal that is no longer over its budget has its slots again', async (t) => {
   const over = new Set(['a'])
   const { run, started, settle, endFirst, endAll } = queueOf({ isOverBudget: (caller) => over.has(caller) })
