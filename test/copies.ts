@@ -60,6 +60,24 @@ t.test('a database that is copied twice has every event once, in order', async (
   t.strictSame(await third.types(), ['a1', 'a2', 'a3', 'b1', 'b2', 'b3', 'c1'])
 })
 
+t.test('a copy has every index and constraint', async (t) => {
+  const [migrated, copy] = [await openMigrated(t), await openEmpty(t)]
+  await copyDatabase(migrated.options, copy.options)
+  const definitions = ({ db }: typeof copy) =>
+    db.run(
+      `select pg_get_indexdef(indexrelid) as definition from pg_index
+        where indrelid in (select oid from pg_class where relnamespace = 'public'::regnamespace)
+      union all
+      select conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) from pg_constraint
+        where connamespace = 'public'::regnamespace and conrelid <> 0
+      order by definition`,
+      [],
+    )
+  const wanted = await definitions(migrated)
+  t.match(JSON.stringify(wanted), /USING gin.*FOREIGN KEY/s)
+  t.strictSame(await definitions(copy), wanted)
+})
+
 t.test('every reader of a copy goes on where it was, in the same order', async (t) => {
   const [first, second] = [await openMigrated(t), await openMigrated(t)]
   await first.record('a', 'b', 'c', 'd', 'e', 'f')

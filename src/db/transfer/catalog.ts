@@ -28,39 +28,22 @@ const leftOut: ReadonlySet<string> = new Set([
   'task_tombstones',
 ])
 
-/** The tables that a copy has, each after the tables that it references. */
+/** The tables that a copy has. */
 export const readCatalog = async (client: postgres.ISql): Promise<readonly CatalogTable[]> => {
-  const rows = await client.unsafe<
-    { name: string; columns: string; transactions: string; parents: string }[]
-  >(`
+  const rows = await client.unsafe<{ name: string; columns: string; transactions: string }[]>(`
     select relname as name,
       (select coalesce(json_agg(attname order by attnum), '[]') from pg_attribute
         where attrelid = pg_class.oid and attnum > 0 and not attisdropped and attgenerated = '')::text as columns,
       (select coalesce(json_agg(attname), '[]') from pg_attribute
-        where attrelid = pg_class.oid and attnum > 0 and not attisdropped and atttypid = 'xid8'::regtype)::text as transactions,
-      (select coalesce(json_agg(distinct parent.relname), '[]') from pg_constraint
-        join pg_class parent on parent.oid = confrelid
-        where contype = 'f' and conrelid = pg_class.oid and confrelid <> conrelid)::text as parents
+        where attrelid = pg_class.oid and attnum > 0 and not attisdropped and atttypid = 'xid8'::regtype)::text as transactions
     from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by relname`)
-  const tables = rows
+  return rows
     .filter(({ name }) => !leftOut.has(name))
-    .map(({ name, columns, transactions, parents }) => ({
+    .map(({ name, columns, transactions }) => ({
       name,
       columns: parseNames(columns),
       transactions: new Set(parseNames(transactions)),
-      parents: parseNames(parents),
     }))
-  const byName = new Map(tables.map((table) => [table.name, table]))
-  const ordered = new Set<CatalogTable>()
-  const add = (table: (typeof tables)[number]): void => {
-    for (const name of table.parents) {
-      const parent = byName.get(name)
-      if (parent !== undefined && !ordered.has(parent)) add(parent)
-    }
-    ordered.add(table)
-  }
-  for (const table of tables) add(table)
-  return [...ordered]
 }
 
 const parseNames = (json: string): readonly string[] => JSON.parse(json) as string[]

@@ -4,6 +4,7 @@ import { createClient, type ServerConnection } from '../engine/connection.ts'
 import { DatabaseForbidden, isForbidden, translateError } from '../engine/errors.ts'
 import { createSchema, type Schema } from '../engine/migrate.ts'
 import { restartHistory } from '../activity/task-changes.ts'
+import { makeIndexesAfter } from './after-rows.ts'
 import { prepareTransfer, quoted, readCatalog, type TableColumns, type TableRows } from './catalog.ts'
 
 /** The target database is not empty. */
@@ -55,8 +56,7 @@ export const writeTables = async (
       expectSameTables(tables, await readCatalog(transaction))
       // The service writes these rows when it starts.
       await transaction.unsafe('delete from event_readers')
-      const written: WrittenTable[] = []
-      for (const table of tables) written.push(await writeTable(transaction, table))
+      const written = await makeIndexesAfter(transaction, () => writeEach(transaction, tables))
       await advanceSequences(transaction)
       await transaction.unsafe(restartHistory)
       await verify(written, await selectEpoch(transaction))
@@ -98,12 +98,20 @@ const expectSameTables = (tables: readonly TableColumns[], expected: readonly Ta
   if (other !== undefined) throw new TablesDiffer(other.name)
 }
 
+const writeEach = async (
+  transaction: postgres.TransactionSql,
+  tables: readonly TableRows[],
+): Promise<readonly WrittenTable[]> => {
+  const written: WrittenTable[] = []
+  for (const table of tables) written.push(await writeTable(transaction, table))
+  return written
+}
+
 const writeTable = async (transaction: postgres.TransactionSql, table: TableRows): Promise<WrittenTable> => {
   const name = `public.${quoted(table.name)}`
   if ((await countRows(transaction, name)) > 0) throw new NotEmpty(table.name)
   // Rows that triggers maintain are written too, so the triggers must not run.
   await transaction.unsafe(`alter table ${name} disable trigger user`)
-  // One statement, so that rows can reference later rows of the same table.
   await copyIn(transaction, `copy ${name} (${table.columns.map(quoted).join(', ')}) from stdin`, table.rows())
   await transaction.unsafe(`alter table ${name} enable trigger user`)
   return { table: table.name, rows: await countRows(transaction, name) }
