@@ -377,6 +377,16 @@ t.test('a backup that was killed leaves nothing that counts as one', async (t) =
   t.notOk(existsSync(join(backups, '.killed.tar.unfinished')))
 })
 
+t.test('a backup says how many attachments have no file', async (t) => {
+  const folder = join(DATA_DIR, 'attachments')
+  const path = (await readdir(folder, { recursive: true })).find((name) => /^..\//.test(name)) ?? ''
+  await rename(join(folder, path), join(DATA_DIR, 'kept'))
+  t.teardown(() => rename(join(DATA_DIR, 'kept'), join(folder, path)))
+  const { code, output } = await runProcess({ DATA_DIR }, program('backup'), [join(backups, 'missing.tar')])
+  t.equal(code, 0, output)
+  t.match(output, /Attachments whose file is missing, also in the backup: 1\./)
+})
+
 t.test('a backup that is interrupted leaves neither a file nor a hold', async (t) => {
   const service = await startProcess(t, { DATA_DIR })
   const connection = await connectionOf(DATA_DIR)

@@ -1,10 +1,11 @@
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, open, opendir, readFile, rename, rm } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, opendir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Readable, Transform, Writable } from 'node:stream'
-import { finished, pipeline } from 'node:stream/promises'
+import { pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
+import { hasCode } from '../../src/db/engine/system-errors.ts'
 import { syncFolder } from '../../src/postgres/cluster.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 
@@ -14,6 +15,9 @@ import type { Teardown } from '../run/run-to-end.ts'
  */
 
 const sumsName = 'SHA256SUMS'
+
+/** Bytes of a file that are read at a time. */
+const chunkBytes = 262_144
 
 /** The file is no complete archive. */
 export class ArchiveUnusable extends Error {
@@ -66,7 +70,7 @@ const addEntries = async (
   fill: (archive: ArchiveWriter) => Promise<void>,
 ) => {
   let [files, bytes] = [0, 0]
-  const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
+  await using sums = await open(sumsPath, 'wx', 0o600)
   const addEntry = async (
     name: string,
     size: number,
@@ -77,29 +81,41 @@ const addEntries = async (
     await pipeline(content, hashing(hash), Writable.fromWeb(controller.add({ name, size, mode: 0o600 })))
     return hash
   }
-  try {
-    await fill({
-      async add(name, size, content) {
-        await write(sums, sumLine(await addEntry(name, size, content), name))
-        files += 1
-        bytes += size
-      },
-    })
-  } finally {
-    sums.end()
-    await finished(sums)
-  }
+  await fill({
+    async add(name, size, content) {
+      await sums.appendFile(sumLine(await addEntry(name, size, content), name))
+      files += 1
+      bytes += size
+    },
+  })
   await addFile({ add: async (...entry) => void (await addEntry(...entry)) }, sumsPath, sumsName)
   controller.finalize()
   return { files, bytes }
 }
 
-/** Adds a file of the disk as it is now: of one that grows, what it has at first. */
+/**
+ * Adds a file of the disk as it is now: of one that grows, what it has at first; in one that is cut off meanwhile, zeros take the place of
+ * what is missing. A file that is not there is left out.
+ */
 export const addFile = async (archive: ArchiveWriter, path: string, name: string): Promise<void> => {
-  await using handle = await open(path)
+  await using handle = await open(path).catch(ignoreMissing)
+  if (handle === undefined) return
   const { size } = await handle.stat()
-  const content = size === 0 ? [] : handle.createReadStream({ end: size - 1, autoClose: false })
-  await archive.add(name, size, content)
+  await archive.add(name, size, contentOf(handle, size))
+}
+
+const ignoreMissing = (error: unknown): undefined => {
+  if (!hasCode(error, 'ENOENT')) throw error
+}
+
+/** The first `size` bytes of a file. */
+async function* contentOf(handle: FileHandle, size: number): AsyncGenerator<Uint8Array, void> {
+  for (let position = 0; position < size;) {
+    const chunk = Buffer.alloc(Math.min(chunkBytes, size - position))
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position)
+    position += bytesRead === 0 ? chunk.length : bytesRead
+    yield bytesRead === 0 ? chunk : chunk.subarray(0, bytesRead)
+  }
 }
 
 /** A file or a folder of an archive. */
@@ -120,7 +136,7 @@ export interface ArchiveEntry {
 export async function* readEntries(file: string, scratch: string): AsyncGenerator<ArchiveEntry, void> {
   const entries = Readable.toWeb(createReadStream(file)).pipeThrough(createTarDecoder({ strict: true }))
   const sumsPath = join(scratch, `${sumsName}.found`)
-  const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
+  await using sums = await open(sumsPath, 'wx', 0o600)
   let listed: string | null = null
   try {
     for await (const { header, body } of entries) {
@@ -135,13 +151,10 @@ export async function* readEntries(file: string, scratch: string): AsyncGenerato
       yield { name, type, size: header.size, body: content }
       // The rest, if it was not read.
       for await (const _ of content);
-      if (type === 'file') await write(sums, sumLine(hash, name))
+      if (type === 'file') await sums.appendFile(sumLine(hash, name))
     }
   } catch (error) {
     throw unusable(error)
-  } finally {
-    sums.end()
-    await finished(sums)
   }
   if (listed === null) throw new ArchiveUnusable('it is truncated')
   if ((await readFile(sumsPath, 'utf8')) !== listed) throw new ArchiveUnusable('its checksums do not match')
@@ -205,10 +218,6 @@ const hashing = (hash: Hash): Transform =>
       done(null, chunk)
     },
   })
-
-const write = async (stream: NodeJS.WritableStream, text: string): Promise<void> => {
-  if (!stream.write(text)) await new Promise((resolve) => stream.once('drain', resolve))
-}
 
 /** The files in a folder and below. @throws Error for a link, which would be missing in a copy */
 export async function* filesBelow(folder: string, below = ''): AsyncGenerator<string, void> {

@@ -7,14 +7,14 @@ import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import type { ServerConnection } from '../../src/db/engine/connection.ts'
 import { DiskFull, freeBytesOf } from '../../src/db/engine/disk-space.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
-import { hasCode } from '../../src/db/engine/system-errors.ts'
 import { holdFiles } from '../../src/db/files/holds.ts'
 import { selectAttachmentKeys } from '../../src/db/files/deletions.ts'
 import { readTables } from '../../src/db/transfer/read.ts'
+import { attachmentsWithoutFiles } from '../../src/jobs/inventory.ts'
 import { minFreeBytes } from '../../src/postgres/settings.ts'
 import { secretPath } from '../../src/process/secrets.ts'
 import { incomingFolder, shards } from '../../src/storage/disk/folders.ts'
-import { filesFolder } from '../../src/storage/open.ts'
+import { filesFolder, openStorage } from '../../src/storage/open.ts'
 import { addFile, type ArchiveWriter, filesBelow, writeArchive } from './archive.ts'
 import { addDatabase } from './backup-format.ts'
 import { openConfigured } from './configured-database.ts'
@@ -58,7 +58,7 @@ await runToEnd('backup', deadline, async (t) => {
   const expectSpace = await spaceCheck(config, dirname(file))
   const hold = await holdFiles(db)
   t.teardown(() => hold.end())
-  let rows = 0
+  let [rows, missing] = [0, 0]
   const { files, bytes } = await writeArchive(t, file, scratch, async (unchecked) => {
     const archive: ArchiveWriter = {
       async add(entry, size, content) {
@@ -68,10 +68,15 @@ await runToEnd('backup', deadline, async (t) => {
     }
     rows = await readTables(connection, (tables) => addDatabase(archive, tables, { hasFiles }))
     if (hasFiles) await addFiles(archive, db, filesFolder(config))
-    await ifPresent(addFile(archive, secretPath(dataDir), 'jwt-secret'))
+    await addFile(archive, secretPath(dataDir), 'jwt-secret')
+    if (hasFiles) missing = await countMissing(db, config)
     await hold.confirm()
   })
   console.log(`${file}: ${rows} rows, ${files} files, ${bytes} bytes`)
+  if (missing > 0)
+    console.log(
+      `Attachments whose file is missing, also in the backup: ${missing}. "npm run --silent admin -- storage check" names them.`,
+    )
   if (!hasFiles) console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
 })
 
@@ -94,14 +99,17 @@ async function addFiles(archive: ArchiveWriter, db: Database, folder: string): P
   for (const name of [incomingFolder, ...shards]) {
     if (!existsSync(join(folder, name))) continue
     for await (const path of filesBelow(folder, name))
-      await ifPresent(addFile(archive, join(folder, path), `attachments/${path.split(sep).join('/')}`))
+      await addFile(archive, join(folder, path), `attachments/${path.split(sep).join('/')}`)
   }
 }
 
-async function ifPresent(adding: Promise<void>): Promise<void> {
-  return adding.catch((error: unknown) => {
-    if (!hasCode(error, 'ENOENT')) throw error
-  })
+/** The number of attachments whose file is not there. While files are held, it was not there for the backup either. */
+async function countMissing(db: Database, config: Config): Promise<number> {
+  const storage = await openStorage(config, { mayCreate: false })
+  let missing = 0
+  for await (const ids of attachmentsWithoutFiles(db, storage)) missing += ids.length
+  await storage.close()
+  return missing
 }
 
 /** A check that an archive in `target` leaves space for the database in DATA_DIR. Other disks may become full. */

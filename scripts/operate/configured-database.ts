@@ -1,6 +1,8 @@
 import type { Config } from '../../src/config/config.ts'
 import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
+import { translateError } from '../../src/db/engine/errors.ts'
 import { lockFolder } from '../../src/db/engine/folder-lock.ts'
+import { hasCode } from '../../src/db/engine/system-errors.ts'
 import { findBinaries } from '../../src/postgres/binaries.ts'
 import { connectionOf, hasDatabase, librariesFolder } from '../../src/postgres/cluster.ts'
 import { startPostgres } from '../../src/postgres/own-postgres.ts'
@@ -28,15 +30,23 @@ export const expectDatabase = async ({ dataDir }: Pick<Config, 'dataDir'>): Prom
   )
 }
 
-/** The database in DATA_DIR, if it runs. */
+/**
+ * The database in DATA_DIR, if it runs.
+ *
+ * @throws DatabaseUnavailable if it runs, but does not accept this connection
+ */
 export const connectToRunning = async (dataDir: string): Promise<ServerConnection | null> => {
+  const connection = await connectionOf(dataDir).catch(() => null)
+  if (connection === null) return null
+  const client = createClient(connection)
   try {
-    const connection = await connectionOf(dataDir)
-    const client = createClient(connection)
-    await client`select`.finally(() => client.end({ timeout: 1 }))
+    await client`select`
     return connection
-  } catch {
-    return null
+  } catch (error) {
+    if (hasCode(error, 'ENOENT') || hasCode(error, 'ECONNREFUSED')) return null
+    throw translateError(error)
+  } finally {
+    await client.end({ timeout: 1 })
   }
 }
 

@@ -69,7 +69,9 @@ export class FileHoldLost extends Error {
   override readonly name = 'FileHoldLost'
 
   constructor() {
-    super('The database did not answer for an hour, and files may have been deleted meanwhile')
+    super(
+      'Files may have been deleted meanwhile: the database did not answer for an hour, or its clock was set. Run the backup again',
+    )
   }
 }
 
