@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { foldersIn, isLeftToFinish, retireEarlier } from '../scripts/operate/carry-over/folders.ts'
-import { expectComplete } from '../src/db/engine/interrupted.ts'
+import { expectComplete } from '../src/data-dir/interrupted.ts'
 import { hasDatabase } from '../src/postgres/cluster.ts'
 import { runProcess, temporaryFolder } from './fixture/process.ts'
 

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { components } from '../generated/openapi.ts'
 import { loadContract, type OperationId } from '../src/contract/contract.ts'
-import { newId } from '../src/db/engine/ids.ts'
+import { newId } from '../src/db/shared/ids.ts'
 import type { Permission } from '../src/domain/shared/permissions.ts'
 import { allScopes } from './fixture/accounts.ts'
 import {

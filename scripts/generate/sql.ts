@@ -1,7 +1,7 @@
 import { globSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { knownStatements } from '../../src/db/engine/statement.ts'
+import { knownStatements } from '../../src/db/statements/statement.ts'
 
 /**
  * Writes the SQL of all statements to generated/sql, to be read and reviewed: one file for each that is written by hand, and one for

@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path'
 import { Readable, Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
-import { hasCode } from '../../src/db/engine/system-errors.ts'
+import { hasCode } from '../../src/data-dir/system-errors.ts'
 import { syncFolder } from '../../src/postgres/cluster.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 

@@ -1,6 +1,6 @@
 import { readConfig } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { confirmClock } from '../../src/db/engine/retention.ts'
+import { confirmClock } from '../../src/db/shared/retention.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 

@@ -1,6 +1,6 @@
 import { readConfig } from '../../src/config/config.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
-import { isMissing } from '../../src/db/engine/folder.ts'
+import { isMissing } from '../../src/data-dir/folder.ts'
 import { countFileDeletions } from '../../src/db/files/deletions.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
 import { ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'

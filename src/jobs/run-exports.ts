@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { join } from 'node:path'
-import { newId } from '../db/engine/ids.ts'
+import { newId } from '../db/shared/ids.ts'
 import {
   beginExportFile,
   failExport,

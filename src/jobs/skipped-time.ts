@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../db/engine/client.ts'
-import { lookAtClock } from '../db/engine/retention.ts'
+import { lookAtClock } from '../db/shared/retention.ts'
 
 const secondsPerDay = 86_400
 

@@ -20,7 +20,7 @@ import {
 } from '@opentelemetry/resources'
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { nameOfStatement } from '../db/engine/statement.ts'
+import { nameOfStatement } from '../db/statements/statement.ts'
 import { outerRequestOf } from '../http/dispatch.ts'
 import { routeOf } from '../http/request-log.ts'
 import { shownPathOf } from '../http/url.ts'

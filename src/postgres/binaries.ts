@@ -3,7 +3,7 @@ import { mkdir, readFile, readlink, rm, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { hasCode } from '../db/engine/system-errors.ts'
+import { hasCode } from '../data-dir/system-errors.ts'
 
 /** The programs of PostgreSQL, and what they need to run. */
 export interface Binaries {

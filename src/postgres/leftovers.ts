@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { readlink, realpath, rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { FolderInUse } from '../db/engine/folder-lock.ts'
+import { FolderInUse } from '../data-dir/lock.ts'
 import { pidFile, postgresFolder, readPidFile } from './cluster.ts'
 import { isLockFree, type Launcher, lockFile } from './launch.ts'
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { minLifetime, restartDelay } from '../concurrency/restart-delay.ts'
-import { DiskFull, freeBytesOf } from '../db/engine/disk-space.ts'
+import { DiskFull, freeBytesOf } from '../data-dir/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
 import { type Binaries, PostgresFailed } from './binaries.ts'
 import {

@@ -3,7 +3,7 @@ import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Secrets } from '../auth/keys.ts'
 import { type Config, ConfigError } from '../config/config.ts'
-import { hasCode } from '../db/engine/system-errors.ts'
+import { hasCode } from '../data-dir/system-errors.ts'
 
 const minimumBytes = 32
 

@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from '../db/engine/client.ts'
 import { DatabaseUnavailable, isOutage } from '../db/engine/errors.ts'
-import { newId } from '../db/engine/ids.ts'
+import { newId } from '../db/shared/ids.ts'
 import {
   type Attempt,
   type Attempts,

@@ -11,7 +11,7 @@ import {
   resolve,
 } from '../../src/contract/contract.ts'
 import { currentWork } from '../../src/concurrency/work.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { timeLimits } from '../../src/http/slow-clients.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { checkResponse } from '../../scripts/client/contract-check.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'

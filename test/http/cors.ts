@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { lookUp, member } from '../../scripts/client/contract-check.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { operations } from '../fixture/operations.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { ranImport } from '../fixture/imports.ts'
 import { type Operation, operations, prepareOperations, rows } from '../fixture/operations.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations } from '../fixture/operations.ts'
 import { type Call, fileForm, startService } from '../fixture/service.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
 import { fileForm, startService } from '../fixture/service.ts'

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { lookUp } from '../../scripts/client/contract-check.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'

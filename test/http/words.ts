@@ -1,6 +1,6 @@
 import t from 'tap'
 import { formatWords, patternWords } from '../../src/http/words.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { type Located, lookUp, member } from '../../scripts/client/contract-check.ts'
 import { type Operation, operations, pathParameters } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'

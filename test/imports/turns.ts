@@ -1,5 +1,5 @@
 import t from 'tap'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { takeExport } from '../../src/db/interchange/exports.ts'
 import { takeImport } from '../../src/db/interchange/imports.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { fireDueReminders } from '../../src/db/tasks/due-reminders.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { purgeDeleted } from '../../src/db/tasks/purge.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { eventually } from '../fixture/eventually.ts'

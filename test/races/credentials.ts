@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { correctTimesAhead } from '../../src/db/upkeep/times-ahead.ts'
 import { accountActions, sessionIdOf } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { takeExport } from '../../src/db/interchange/exports.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'

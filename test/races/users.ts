@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { hashResetToken, hashUndoToken, newResetToken, newUndoToken } from '../../src/auth/opaque-tokens.ts'
-import { newId } from '../../src/db/engine/ids.ts'
+import { newId } from '../../src/db/shared/ids.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'

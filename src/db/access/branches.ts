@@ -1,4 +1,4 @@
-import { unionAll } from '../engine/conditions.ts'
+import { unionAll } from '../statements/conditions.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { memberships } from '../schema/tables.ts'
 

@@ -20,7 +20,7 @@ import {
   type users,
   webhooks,
 } from '../schema/tables.ts'
-import type { ContextPlaceholders } from '../engine/context.ts'
+import type { ContextPlaceholders } from '../statements/context.ts'
 import { nilId } from '../../domain/shared/nil-id.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {

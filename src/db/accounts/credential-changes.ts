@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from '../engine/client.ts'
 import { sql } from '../schema/drizzle.ts'
-import { statement } from '../engine/statement.ts'
+import { statement } from '../statements/statement.ts'
 
 /** A change that invalidates cached credentials. */
 export type CredentialChange =

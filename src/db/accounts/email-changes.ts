@@ -1,5 +1,5 @@
-import { builtStatement } from '../engine/built-statement.ts'
-import type { TransactionContext } from '../engine/context.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import type { TransactionContext } from '../statements/context.ts'
 import { pipeline } from '../engine/pipeline.ts'
 import {
   countOneTimeTokens,

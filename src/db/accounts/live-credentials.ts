@@ -1,7 +1,7 @@
 import type { BearerCredential, Role } from '../../domain/shared/permissions.ts'
 import { fromLiveTokens } from './api-tokens.ts'
 import type { Database } from '../engine/client.ts'
-import { statement } from '../engine/statement.ts'
+import { statement } from '../statements/statement.ts'
 import { isSignInDue } from '../shared/recent.ts'
 import { aliasedTable, sql } from '../schema/drizzle.ts'
 import { apiTokens, sessions, users } from '../schema/tables.ts'

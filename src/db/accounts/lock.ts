@@ -1,6 +1,6 @@
 import type { SessionPrincipal } from '../../domain/shared/permissions.ts'
-import { builtStatement } from '../engine/built-statement.ts'
-import type { TransactionContext } from '../engine/context.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import type { TransactionContext } from '../statements/context.ts'
 import { pipeline } from '../engine/pipeline.ts'
 import { and, eq, isNull, sql } from '../schema/drizzle.ts'
 import { secondFactors, sessions, users } from '../schema/tables.ts'

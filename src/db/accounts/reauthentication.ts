@@ -1,7 +1,7 @@
 import type { SessionPrincipal } from '../../domain/shared/permissions.ts'
 import type { OwnAccount } from './lock.ts'
-import { builtStatement } from '../engine/built-statement.ts'
-import type { TransactionContext } from '../engine/context.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import type { TransactionContext } from '../statements/context.ts'
 import { eq, sql } from '../schema/drizzle.ts'
 import { sessions } from '../schema/tables.ts'
 

@@ -1,7 +1,7 @@
-import { builder, builtStatement } from '../engine/built-statement.ts'
+import { builder, builtStatement } from '../statements/built-statement.ts'
 import type { Database } from '../engine/client.ts'
-import { horizon } from '../engine/horizon.ts'
-import { statement, type StatementName } from '../engine/statement.ts'
+import { horizon } from '../shared/horizon.ts'
+import { statement, type StatementName } from '../statements/statement.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { eventReaders, events } from '../schema/tables.ts'
 

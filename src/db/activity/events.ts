@@ -3,8 +3,8 @@ import { listReader, type Principal, type Role } from '../../domain/shared/permi
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from '../access/branches.ts'
 import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from '../access/permissions.ts'
 import { isMember } from '../access/access-relations.ts'
-import { countingStatement, untilNone } from '../engine/batches.ts'
-import { builder } from '../engine/built-statement.ts'
+import { countingStatement, untilNone } from '../statements/batches.ts'
+import { builder } from '../statements/built-statement.ts'
 import type { Database } from '../engine/client.ts'
 import {
   conditionsOf,
@@ -15,13 +15,13 @@ import {
   isOfProjects,
   listOf,
   searched,
-} from '../engine/conditions.ts'
-import type { StatementContext } from '../engine/context.ts'
-import { parameter } from '../engine/parameters.ts'
+} from '../statements/conditions.ts'
+import type { StatementContext } from '../statements/context.ts'
+import { parameter } from '../statements/parameters.ts'
 import { newest, selectPage, selectPageOf } from '../lists/list.ts'
 import { eventJson } from '../shared/read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
-import { retentionTime } from '../engine/retention.ts'
+import { retentionTime } from '../shared/retention.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { events, memberships, projects, tasks, webhookDeliveries } from '../schema/tables.ts'
 import { isNotNil, listOfTask } from '../schema/task-order.ts'

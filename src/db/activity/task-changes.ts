@@ -1,6 +1,6 @@
 import type { ChangeFilter, ChangePosition } from '../../domain/activity/change-cursors.ts'
 import { listReader, type Principal, type Role } from '../../domain/shared/permissions.ts'
-import { untilNone } from '../engine/batches.ts'
+import { untilNone } from '../statements/batches.ts'
 import type { Database } from '../engine/client.ts'
 import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import {
@@ -14,18 +14,18 @@ import {
 import { restampEvents } from './events.ts'
 import { databaseId, type Identity, parseIdentity } from '../shared/identity.ts'
 import { taskJson } from '../shared/read-models.ts'
-import { retentionTime } from '../engine/retention.ts'
-import { renderedRows } from '../engine/rendered-rows.ts'
+import { retentionTime } from '../shared/retention.ts'
+import { renderedRows } from '../statements/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from '../access/branches.ts'
 import { type CallerPlaceholders, changeBranches, seesTask } from '../access/permissions.ts'
 import { isMember, isProjectLive } from '../access/access-relations.ts'
-import type { ContextPlaceholders, StatementContext } from '../engine/context.ts'
+import type { ContextPlaceholders, StatementContext } from '../statements/context.ts'
 import { listed } from '../engine/errors.ts'
-import { horizon } from '../engine/horizon.ts'
+import { horizon } from '../shared/horizon.ts'
 import { nilId } from '../../domain/shared/nil-id.ts'
-import type { Placeholders } from '../engine/parameters.ts'
-import { expectRow } from '../engine/row-statements.ts'
-import { compile, query, statement, type StatementName } from '../engine/statement.ts'
+import type { Placeholders } from '../statements/parameters.ts'
+import { expectRow } from '../statements/row-statements.ts'
+import { compile, query, statement, type StatementName } from '../statements/statement.ts'
 
 /**
  * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:

@@ -1,7 +1,7 @@
 import { writes } from '../../concurrency/work.ts'
 import { memoizeFor } from '../../concurrency/memoize.ts'
 import type { Database } from './client.ts'
-import { freeBytesOf } from './disk-space.ts'
+import { freeBytesOf } from '../../data-dir/disk-space.ts'
 import { WritesRefused } from './errors.ts'
 
 /** Milliseconds for which a look at the disk counts. */

@@ -1,9 +1,9 @@
 import { areFilesHeld } from './holds.ts'
-import { builder, builtStatement } from '../engine/built-statement.ts'
+import { builder, builtStatement } from '../statements/built-statement.ts'
 import type { Database } from '../engine/client.ts'
-import type { StatementContext } from '../engine/context.ts'
-import { minStepBack } from '../engine/retention.ts'
-import { query, statement } from '../engine/statement.ts'
+import type { StatementContext } from '../statements/context.ts'
+import { minStepBack } from '../shared/retention.ts'
+import { query, statement } from '../statements/statement.ts'
 import { sql } from '../schema/drizzle.ts'
 import { attachments, exports, fileDeletions, imports, thumbnails, uploads } from '../schema/tables.ts'
 

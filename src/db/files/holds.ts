@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Database } from '../engine/client.ts'
-import { minStepBack } from '../engine/retention.ts'
-import { statement } from '../engine/statement.ts'
+import { minStepBack } from '../shared/retention.ts'
+import { statement } from '../statements/statement.ts'
 import { sql } from '../schema/drizzle.ts'
 import { leases } from '../schema/tables.ts'
 

@@ -21,9 +21,9 @@ import {
   taskBranches,
 } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
-import type { StatementContext } from '../engine/context.ts'
-import { parameter } from '../engine/parameters.ts'
-import { query, type StatementName } from '../engine/statement.ts'
+import type { StatementContext } from '../statements/context.ts'
+import { parameter } from '../statements/parameters.ts'
+import { query, type StatementName } from '../statements/statement.ts'
 import { type ListSource, newest, selectPage } from '../lists/list.ts'
 import { type Fields, object, recurrenceJson, tagsOfTask } from '../shared/read-models.ts'
 import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'

@@ -1,9 +1,9 @@
 import type { Position } from '../../domain/shared/cursors.ts'
 import type { SortBy } from '../../domain/shared/sort.ts'
-import { listOf } from '../engine/conditions.ts'
+import { listOf } from '../statements/conditions.ts'
 import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
-import { instantText } from '../engine/instant-text.ts'
-import { parameter } from '../engine/parameters.ts'
+import { instantText } from '../statements/instant-text.ts'
+import { parameter } from '../statements/parameters.ts'
 
 /**
  * Keyset pagination: a page starts after the sort keys of an item instead of after an offset. Rows without a value come

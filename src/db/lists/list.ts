@@ -5,13 +5,13 @@ import type { SortBy } from '../../domain/shared/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Runner } from '../engine/transaction.ts'
-import { type Condition, listOf } from '../engine/conditions.ts'
-import type { StatementContext } from '../engine/context.ts'
+import { type Condition, listOf } from '../statements/conditions.ts'
+import type { StatementContext } from '../statements/context.ts'
 import { listed } from '../engine/errors.ts'
 import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
-import { expectRow } from '../engine/row-statements.ts'
-import { renderedRows } from '../engine/rendered-rows.ts'
-import { parameter } from '../engine/parameters.ts'
+import { expectRow } from '../statements/row-statements.ts'
+import { renderedRows } from '../statements/rendered-rows.ts'
+import { parameter } from '../statements/parameters.ts'
 import {
   type Compiled,
   compile,
@@ -19,7 +19,7 @@ import {
   query,
   runCompiled,
   type StatementName,
-} from '../engine/statement.ts'
+} from '../statements/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import { collectSortable, countListed, type ListedRows, rowsAfter, rowsOfRange } from './rows.ts'
 import { type PickedRows, type Ranking, searchedRows, type Walk } from './searched.ts'

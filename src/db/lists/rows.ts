@@ -4,7 +4,7 @@ import {
   distinctUnionOfBranches,
   type FirstRows,
 } from '../access/branches.ts'
-import { allOf, constant, unionAll } from '../engine/conditions.ts'
+import { allOf, constant, unionAll } from '../statements/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Keyset } from './keyset.ts'
 

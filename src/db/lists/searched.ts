@@ -1,6 +1,6 @@
-import { allOf, constant } from '../engine/conditions.ts'
+import { allOf, constant } from '../statements/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { Condition } from '../engine/conditions.ts'
+import type { Condition } from '../statements/conditions.ts'
 import type { RowsAfter } from './rows.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { Database } from '../engine/client.ts'
-import { statement } from '../engine/statement.ts'
+import { statement } from '../statements/statement.ts'
 import { sql } from '../schema/drizzle.ts'
 
 /**

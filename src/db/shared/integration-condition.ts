@@ -1,6 +1,6 @@
 import type { Combined } from '../../domain/shared/filter-expression.ts'
 import type { IntegrationCondition } from '../../domain/shared/integration-condition.ts'
-import type { Bind } from '../engine/conditions.ts'
+import type { Bind } from '../statements/conditions.ts'
 import { type AnyPgColumn, type SQL, sql } from '../schema/drizzle.ts'
 
 /** The columns of other programs, of tasks and of projects. */

@@ -1,4 +1,4 @@
-import { builtStatement } from '../engine/built-statement.ts'
+import { builtStatement } from '../statements/built-statement.ts'
 import type { Database } from '../engine/client.ts'
 import { and, eq, type SQL, sql } from '../schema/drizzle.ts'
 import { leases } from '../schema/tables.ts'

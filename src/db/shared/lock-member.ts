@@ -1,5 +1,5 @@
 import { users } from '../schema/tables.ts'
-import { rowLock } from '../engine/row-statements.ts'
+import { rowLock } from '../statements/row-statements.ts'
 
 /** Members of projects and teams. */
 

@@ -1,8 +1,8 @@
 import { type Gap, positionAtEnd, positionIn, positionsIn } from '../../domain/shared/positions.ts'
-import { unionAll } from '../engine/conditions.ts'
-import type { Placeholders, Row } from '../engine/parameters.ts'
-import { expectRow } from '../engine/row-statements.ts'
-import { statement } from '../engine/statement.ts'
+import { unionAll } from '../statements/conditions.ts'
+import type { Placeholders, Row } from '../statements/parameters.ts'
+import { expectRow } from '../statements/row-statements.ts'
+import { statement } from '../statements/statement.ts'
 import type { Runner } from '../engine/transaction.ts'
 import { type PgTable, type SQL, sql } from '../schema/drizzle.ts'
 

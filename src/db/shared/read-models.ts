@@ -15,7 +15,7 @@ import {
   allowsUser,
   type CallerPlaceholders,
 } from '../access/permissions.ts'
-import { instantText } from '../engine/instant-text.ts'
+import { instantText } from '../statements/instant-text.ts'
 import {
   aliasedTable,
   type AnyColumn,

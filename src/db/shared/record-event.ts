@@ -1,8 +1,8 @@
 import type { FieldChanges } from '../../domain/activity/changes.ts'
-import type { TransactionContext } from '../engine/context.ts'
+import type { TransactionContext } from '../statements/context.ts'
 import type { Runner } from '../engine/transaction.ts'
-import { builtStatement } from '../engine/built-statement.ts'
-import { statement } from '../engine/statement.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import { statement } from '../statements/statement.ts'
 import { aliasedTable, and, eq, sql } from '../schema/drizzle.ts'
 import { events, tags, tasks } from '../schema/tables.ts'
 

@@ -1,6 +1,6 @@
 import type { Database } from '../engine/client.ts'
-import { expectRow } from '../engine/row-statements.ts'
-import { statement } from '../engine/statement.ts'
+import { expectRow } from '../statements/row-statements.ts'
+import { statement } from '../statements/statement.ts'
 import type { Runner } from '../engine/transaction.ts'
 import { isImportBusy, isPending } from './read-models.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'

@@ -23,7 +23,7 @@ import {
   contains,
   isOneOf,
   type TextSearch,
-} from '../engine/conditions.ts'
+} from '../statements/conditions.ts'
 
 /** A row of a list of tasks. */
 const item = aliasedTable(tasks, 'item')

@@ -13,7 +13,7 @@ import {
 } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
 import { aliasedTable, sql, type SQLWrapper } from '../schema/drizzle.ts'
-import { parameter } from '../engine/parameters.ts'
+import { parameter } from '../statements/parameters.ts'
 import type { SortField } from '../lists/keyset.ts'
 import { createdAt, type ListSource, newestFirst, selectPage } from '../lists/list.ts'
 import { calendarTaskJson, expandedTaskJson, taskJson } from '../shared/read-models.ts'

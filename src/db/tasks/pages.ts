@@ -1,6 +1,6 @@
 import { allowsTask } from '../access/permissions.ts'
-import type { StatementContext } from '../engine/context.ts'
-import { query } from '../engine/statement.ts'
+import type { StatementContext } from '../statements/context.ts'
+import { query } from '../statements/statement.ts'
 import { aliasedTable, sql } from '../schema/drizzle.ts'
 import { tasks } from '../schema/tables.ts'
 

@@ -1,5 +1,5 @@
-import { batchOf, countingStatement, deletionOfBatch, untilNone } from '../engine/batches.ts'
-import { builder, builtStatement } from '../engine/built-statement.ts'
+import { batchOf, countingStatement, deletionOfBatch, untilNone } from '../statements/batches.ts'
+import { builder, builtStatement } from '../statements/built-statement.ts'
 import type { Database } from '../engine/client.ts'
 import {
   aliasedTable,
@@ -29,8 +29,8 @@ import {
   webhooks,
 } from '../schema/tables.ts'
 import { TemporaryFailure } from '../engine/errors.ts'
-import type { Placeholders } from '../engine/parameters.ts'
-import { statement, type StatementName } from '../engine/statement.ts'
+import type { Placeholders } from '../statements/parameters.ts'
+import { statement, type StatementName } from '../statements/statement.ts'
 import { deletableTasks } from './deletions.ts'
 import { untagging } from './tag-links.ts'
 

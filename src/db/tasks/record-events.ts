@@ -1,7 +1,7 @@
 import type { FieldChanges } from '../../domain/activity/changes.ts'
-import type { TransactionContext } from '../engine/context.ts'
-import { anyOf } from '../engine/parameters.ts'
-import { statement } from '../engine/statement.ts'
+import type { TransactionContext } from '../statements/context.ts'
+import { anyOf } from '../statements/parameters.ts'
+import { statement } from '../statements/statement.ts'
 import { sql } from '../schema/drizzle.ts'
 
 /** An event of a task itself, with what decides who may see it: the state after the change. */

@@ -13,8 +13,8 @@ import {
   viewApiToken,
 } from '../../db/accounts/api-tokens.ts'
 import { recordAudit } from '../../db/activity/audit.ts'
-import type { TransactionContext } from '../../db/engine/context.ts'
-import { newId } from '../../db/engine/ids.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { selectUser } from '../../db/accounts/users.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'

@@ -5,8 +5,8 @@ import { hashOidcCode, newChallenge, newOidcCode, newRefreshToken } from '../../
 import { lockAccount, lockOwnAccount } from '../../db/accounts/lock.ts'
 import { forgetAttempts, insertAttempt, takeBackAttempt } from '../../db/accounts/attempts.ts'
 import { recordAudit } from '../../db/activity/audit.ts'
-import { readClock } from '../../db/engine/database-clock.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { readClock } from '../../db/shared/database-clock.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline, pipelineEach } from '../../db/engine/pipeline.ts'
 import { last } from '../../db/engine/transaction.ts'
 import {

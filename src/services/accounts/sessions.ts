@@ -4,7 +4,7 @@ import { hashRefreshToken, type NewToken, nextRefreshToken } from '../../auth/op
 import { lockOwnAccount } from '../../db/accounts/lock.ts'
 import { recordAudit } from '../../db/activity/audit.ts'
 import { endSessions } from '../../db/accounts/end-access.ts'
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { type Last, last } from '../../db/engine/transaction.ts'
 import {

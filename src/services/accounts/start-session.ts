@@ -1,6 +1,6 @@
 import { recordAudit } from '../../db/activity/audit.ts'
-import type { TransactionContext } from '../../db/engine/context.ts'
-import { newId } from '../../db/engine/ids.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { insertProviderSession } from '../../db/accounts/identities.ts'
 import type { ProvenBy } from '../../db/accounts/one-time-tokens.ts'

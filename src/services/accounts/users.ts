@@ -9,7 +9,7 @@ import {
   takeUndoToken,
 } from '../../db/accounts/email-changes.ts'
 import { endAccess, removeCredentials, revokeApiTokens, revokeFeeds } from '../../db/accounts/end-access.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline, pipelineEach } from '../../db/engine/pipeline.ts'
 import { last } from '../../db/engine/transaction.ts'
 import { removeIdentitiesSince } from '../../db/accounts/identities.ts'

@@ -1,6 +1,6 @@
 import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../../auth/replayed-secrets.ts'
-import type { TransactionContext } from '../../db/engine/context.ts'
-import { newId } from '../../db/engine/ids.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { last } from '../../db/engine/transaction.ts'
 import { lockProject, type ManagedProject } from '../../db/projects/rows.ts'

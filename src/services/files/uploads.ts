@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { AttachableTask } from '../../db/files/attachments.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { isKept } from '../../db/files/deletions.ts'
 import { lockStorageUse } from '../../db/shared/quotas.ts'

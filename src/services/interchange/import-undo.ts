@@ -1,4 +1,4 @@
-import { untilNone } from '../../db/engine/batches.ts'
+import { untilNone } from '../../db/statements/batches.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import {
   countRows,

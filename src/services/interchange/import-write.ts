@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { insertImportedAttachment } from '../../db/files/attachments.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import {
   colorTags,
   findRecords,

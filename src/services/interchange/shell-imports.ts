@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { components } from '../../../generated/openapi.ts'
 import { recordAudit } from '../../db/activity/audit.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { removeRows } from '../../db/interchange/import-records.ts'
 import {

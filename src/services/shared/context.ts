@@ -1,6 +1,6 @@
 import type { OperationContext } from '../../contract/operation.ts'
 import type { Database } from '../../db/engine/client.ts'
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { OutcomeUnknown } from '../../db/engine/errors.ts'
 import type { Last } from '../../db/engine/transaction.ts'
 import type { AuditEvent, Client } from '../../domain/activity/audit.ts'

@@ -1,5 +1,5 @@
-import { lockCaller } from '../../db/engine/callers.ts'
-import { newId } from '../../db/engine/ids.ts'
+import { lockCaller } from '../../db/statements/callers.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import {
   lockKey,

@@ -1,4 +1,4 @@
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { type Preconditions, withoutVariant } from '../../domain/shared/entity-tags.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'

@@ -1,4 +1,4 @@
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { recordTagged, recordUntagged } from '../../db/shared/record-event.ts'
 import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../../db/tasks/record-events.ts'

@@ -1,4 +1,4 @@
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { countTasks } from '../../db/shared/quotas.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { problems } from '../../problems/problems.ts'

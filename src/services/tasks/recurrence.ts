@@ -1,4 +1,4 @@
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import type { Recurrence } from '../../domain/tasks/recurrence.ts'
 import { maxMovedSubtasks } from '../../domain/tasks/subtasks.ts'
 import { changesDates, type TaskFields } from '../../domain/tasks/fields.ts'

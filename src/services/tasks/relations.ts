@@ -1,5 +1,5 @@
-import type { TransactionContext } from '../../db/engine/context.ts'
-import { newId } from '../../db/engine/ids.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
+import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { recordEventOfTask } from '../../db/shared/record-event.ts'
 import {

@@ -1,4 +1,4 @@
-import { newId } from '../../db/engine/ids.ts'
+import { newId } from '../../db/shared/ids.ts'
 import type { DeletableTask } from '../../db/tasks/rows.ts'
 import { conflictsOf } from '../../domain/shared/dates.ts'
 import type { Preconditions } from '../../domain/shared/entity-tags.ts'

@@ -1,4 +1,4 @@
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { last } from '../../db/engine/transaction.ts'
 import { type Destination, destinationOf } from '../../db/shared/positions.ts'

@@ -1,4 +1,4 @@
-import type { TransactionContext } from '../../db/engine/context.ts'
+import type { TransactionContext } from '../../db/statements/context.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { lockProject } from '../../db/projects/rows.ts'
 import type { EditableProject } from '../../db/tasks/sections.ts'

@@ -1,7 +1,7 @@
 import { memoizeFor } from '../../concurrency/memoize.ts'
 import type { Database } from '../../db/engine/client.ts'
-import { freeBytesOf } from '../../db/engine/disk-space.ts'
-import { checkConnection } from '../../db/engine/health.ts'
+import { freeBytesOf } from '../../data-dir/disk-space.ts'
+import { checkConnection } from '../../db/shared/health.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../storage/storage.ts'
 
 /**

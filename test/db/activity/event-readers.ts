@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { newId } from '../../../src/db/engine/ids.ts'
+import { newId } from '../../../src/db/shared/ids.ts'
 import { restampEvents } from '../../../src/db/activity/events.ts'
 import { notifyOfEvents } from '../../../src/db/activity/notifications.ts'
 import { changesToBeKnown } from '../../fixture/changes.ts'

@@ -1,8 +1,8 @@
-import type { Database } from './client.ts'
+import type { Database } from '../engine/client.ts'
 import { type PgTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
-import type { Runner } from './transaction.ts'
+import type { Runner } from '../engine/transaction.ts'
 
 /** Repeats a step until it returns 0 or `stop` is aborted. Returns the sum. */
 export const untilNone = async (step: () => Promise<number>, stop: AbortSignal): Promise<number> => {

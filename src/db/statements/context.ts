@@ -2,7 +2,7 @@ import type { Client } from '../../domain/activity/audit.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { Runner, Transaction } from './transaction.ts'
+import type { Runner, Transaction } from '../engine/transaction.ts'
 
 /**
  * What the statements of an operation take from it: an operation, or its transaction. `principal` is null where no token is required.

@@ -9,8 +9,8 @@ import type {
 import { resultOf } from './empty-results.ts'
 import { type Parameters, type Placeholders, placeholdersFor, type Values } from './parameters.ts'
 import { dialect, named, parameterValue, register, type StatementName } from './statement.ts'
-import type { ResultRow } from './session.ts'
-import type { Runner } from './transaction.ts'
+import type { ResultRow } from '../engine/session.ts'
+import type { Runner } from '../engine/transaction.ts'
 
 /** A statement that the query builder has built: its text and parameters, and the fields of its rows. */
 class BuiltQuery<T extends PreparedQueryConfig> extends PgPreparedQuery<T> {

@@ -1,8 +1,8 @@
-import { builtStatement } from './built-statement.ts'
-import type { Database } from './client.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import type { Database } from '../engine/client.ts'
 import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { retention } from '../schema/tables.ts'
-import { expectRow } from './row-statements.ts'
+import { expectRow } from '../statements/row-statements.ts'
 
 /**
  * The clock that retention periods and reminders are measured against: the clock of the database, less a jump that nobody has confirmed.

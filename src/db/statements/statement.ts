@@ -1,6 +1,6 @@
-import type { StatementMode } from './session.ts'
+import type { StatementMode } from '../engine/session.ts'
 import { resultOf } from './empty-results.ts'
-import type { Runner } from './transaction.ts'
+import type { Runner } from '../engine/transaction.ts'
 import {
   type ContextPlaceholders,
   contextPlaceholders,

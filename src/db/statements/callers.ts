@@ -3,8 +3,8 @@ import { and, eq, isNull } from '../schema/drizzle.ts'
 import { users } from '../schema/tables.ts'
 import { builtStatement } from './built-statement.ts'
 import type { TransactionContext } from './context.ts'
-import { CallerGone } from './errors.ts'
-import type { Transaction } from './transaction.ts'
+import { CallerGone } from '../engine/errors.ts'
+import type { Transaction } from '../engine/transaction.ts'
 
 // Its condition holds for the row as it is when it is locked.
 const lock = builtStatement('users.lock_caller', { id: 'uuid' }, (db, p) =>

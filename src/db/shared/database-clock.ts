@@ -1,9 +1,9 @@
-import type { Database } from './client.ts'
+import type { Database } from '../engine/client.ts'
 import { sql } from '../schema/drizzle.ts'
 import { lookAtClock } from './retention.ts'
-import { expectRow } from './row-statements.ts'
-import { statement } from './statement.ts'
-import type { Runner } from './transaction.ts'
+import { expectRow } from '../statements/row-statements.ts'
+import { statement } from '../statements/statement.ts'
+import type { Runner } from '../engine/transaction.ts'
 
 /**
  * The clock of the database, which all instances share. Tokens and links that one instance issues are verified by others, whose own

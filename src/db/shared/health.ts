@@ -1,9 +1,9 @@
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
-import type { Database } from './client.ts'
+import type { Database } from '../engine/client.ts'
 import { sql } from '../schema/drizzle.ts'
-import { DatabaseUnavailable } from './errors.ts'
-import { statement } from './statement.ts'
+import { DatabaseUnavailable } from '../engine/errors.ts'
+import { statement } from '../statements/statement.ts'
 
 const probe = statement('health.probe', {}, {}, () => sql`select`)
 
