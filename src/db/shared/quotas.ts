@@ -26,10 +26,7 @@ export interface Quotas {
 /** Webhooks that a user may own. The contract says so. */
 export const maxWebhooks = 100
 
-/**
- * `getUserUsage` stops counting tasks after this many, whatever the quota. PostgreSQL in WebAssembly
- * counted 200,000 tasks in up to 1.5 s while the table was not vacuumed.
- */
+/** `getUserUsage` stops counting tasks after this many, whatever the quota, so that it never reads a million rows. */
 const maxCountedTasks = sql.raw('20000')
 
 /** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */

@@ -18,7 +18,7 @@ const task = aliasedTable(tasks, 'task')
 const person = aliasedTable(users, 'person')
 const settings = aliasedTable(notificationSettings, 'settings')
 
-/** Reminders per statement: about 40 ms on PostgreSQL in WebAssembly. */
+/** Reminders per statement, which holds their rows until all are fired. */
 const batchSize = 50
 
 /** A reminder that is later, after a long stop of the service, is only a notification. */

@@ -27,10 +27,7 @@ export const maxItems = 500
 export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
 
-/**
- * Maximum cost of indexing the titles and descriptions of a batch, in characters. PostgreSQL in WebAssembly took about 1 µs per
- * character, and 4 µs if each character was a separate word, on a busy machine.
- */
+/** Maximum cost of indexing the titles and descriptions of a batch, in characters: a batch holds its locks meanwhile. */
 export const maxIndexedCharacters = 262_144
 
 /** Only this many leading characters of a description are indexed; searched_text() in routines.sql has the same bound. */
