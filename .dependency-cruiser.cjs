@@ -27,7 +27,7 @@ const mayImport = {
     'db/lists',
   ],
   'db/transfer': ['db', 'db/engine'],
-  storage: ['concurrency', 'config', 'problems'],
+  storage: ['data-dir', 'concurrency', 'config', 'problems'],
   images: ['concurrency', 'problems', 'storage'],
   mail: ['config'],
   auth: ['domain', 'concurrency', 'problems', 'db', 'db/engine'],

@@ -5,14 +5,17 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { eventually } from './fixture/eventually.ts'
 import { folderState, runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { backupOf, dataOf, recordingOf } from './fixture/releases.ts'
 import { createClient } from './fixture/service.ts'
+import { startReceiver } from './fixture/webhooks.ts'
 
 /** `npm run carry-over`. test/upgrades.ts compares what the service answers before and after it. */
 
 const program = fileURLToPath(new URL('../scripts/operate/carry-over.ts', import.meta.url))
 const retired = 'postgres-before-0.3'
+const operate = (name: string): string => program.replace('carry-over', name)
 const carryOver = (DATA_DIR: string, ...args: readonly string[]) => runProcess({ DATA_DIR }, program, args)
 
 /** Everybody of the recording can sign in, so the service has the data of the release. */
@@ -23,7 +26,7 @@ const checkService = async (t: Test, DATA_DIR: string, version: string): Promise
   for (const { email, password } of Object.values(recordingOf(version).people))
     await expect('login', 200, { body: { email, password } })
   t.equal(await service.end('SIGTERM'), 0)
-  const checked = await runProcess({ DATA_DIR }, program.replace('carry-over', 'storage-check'))
+  const checked = await runProcess({ DATA_DIR }, operate('storage-check'))
   t.match(checked.output, /attachments without their file: 0/)
   t.notMatch(checked.output, /belong to/, 'the files belong to the new database')
 }
@@ -145,4 +148,90 @@ t.test('refuses what it cannot carry over, and changes nothing', async (t) => {
   await refused(/truncated or damaged/, {}, { args: [program] })
   await refused(/^Usage: npm run carry-over|: Usage: npm run carry-over/m, {}, { args: [file, file] })
   await refused(/earlier version does not start/, earlier)
+})
+
+t.test('a carry-over and two restores lose and repeat nothing', async (t) => {
+  const { admin, owner } = recordingOf('0.2.0').people
+  if (admin === undefined || owner === undefined) throw new Error('nobody was recorded')
+  const token = owner.api_token
+  let { refresh_token } = owner
+
+  /** The tasks whose creation the receiver has accepted. */
+  const accepted: (string | null)[] = []
+  let isDown = false
+  const receiver = await startReceiver(t, (response, index) => {
+    if (!isDown) accepted.push(receiver.received[index]?.message.data.task_id ?? null)
+    response.writeHead(isDown ? 503 : 204).end()
+  })
+  const created: { readonly id: string; readonly etag: string | null }[] = []
+  let cursor = ''
+
+  /** Uses an installation, and leaves it with an event that the receiver has not accepted. */
+  const use = async (DATA_DIR: string): Promise<void> => {
+    const service = await startProcess(t, { DATA_DIR, WEBHOOK_ALLOW: '127.0.0.1' })
+    const { expect } = createClient(service.url)
+    const create = async (): Promise<void> => {
+      const { id: assignee_id } = (await expect('getCurrentUser', 200, { token: admin.api_token })).body
+      const body = { title: `Task ${created.length}`, assignee_id }
+      const reply = await expect('createTask', 201, { token, body })
+      created.push({ id: reply.body.id, etag: reply.headers.get('etag') })
+    }
+    const allAccepted = () => eventually('all are accepted', async () => accepted.length === created.length)
+    const ids = (): readonly string[] => created.map(({ id }) => id)
+
+    const { body: session } = await expect('refreshToken', 200, { body: { refresh_token } })
+    refresh_token = session.refresh_token
+    const webhook = { url: receiver.url, event_types: ['task.created'] }
+    if (cursor === '') await expect('createWebhook', 201, { token, body: webhook })
+    else await expect('listTaskChanges', 410, { token, query: { since: cursor } })
+
+    isDown = false
+    await allAccepted()
+    await create()
+    await allAccepted()
+    isDown = true
+    const before = receiver.received.length
+    await create()
+    await receiver.expect(before + 1)
+    t.strictSame(accepted, ids().slice(0, -1), 'each event once, in order')
+
+    for (const { id, etag } of created) {
+      const { headers } = await expect('getTask', 200, { token, params: { task_id: id } })
+      t.equal(headers.get('etag'), etag)
+    }
+    await eventually('the assignee is notified of each task once, in order', async () => {
+      const { body } = await expect('listNotifications', 200, {
+        token: admin.api_token,
+        query: { limit: 200 },
+      })
+      const notified = body.items
+        .map(({ task_id }) => task_id)
+        .filter((id) => id !== null && ids().includes(id))
+      return JSON.stringify(notified.toReversed()) === JSON.stringify(ids())
+    })
+    const changed: string[] = []
+    for (let more = true, since: string | undefined; more;) {
+      const { body } = await expect('listTaskChanges', 200, { token, query: { ...(since && { since }) } })
+      changed.push(...body.changed.map(({ id }) => id))
+      more = body.has_more
+      cursor = since = body.next_cursor
+    }
+    t.strictSame(changed.filter((id) => ids().includes(id)).toSorted(), ids().toSorted())
+    t.equal(await service.end('SIGTERM'), 0)
+  }
+
+  let DATA_DIR = await dataOf(t, '0.2.0')
+  const { code, output } = await carryOver(DATA_DIR)
+  t.equal(code, 0, output)
+  const backups = await temporaryFolder(t)
+  for (const name of ['first.tar', 'second.tar']) {
+    await use(DATA_DIR)
+    const file = join(backups, name)
+    const backup = await runProcess({ DATA_DIR }, operate('backup'), [file])
+    t.equal(backup.code, 0, backup.output)
+    DATA_DIR = await temporaryFolder(t)
+    const restore = await runProcess({ DATA_DIR }, operate('restore'), [file])
+    t.equal(restore.code, 0, restore.output)
+  }
+  await use(DATA_DIR)
 })

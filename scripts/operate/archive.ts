@@ -6,7 +6,7 @@ import { Readable, Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
 import { hasCode } from '../../src/data-dir/system-errors.ts'
-import { syncFolder } from '../../src/postgres/cluster.ts'
+import { syncFolder } from '../../src/data-dir/folder.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 
 /**

@@ -12,7 +12,7 @@ import { restartHistoryIfCopied } from '../../src/db/activity/task-changes.ts'
 import { expectCounts } from '../../src/db/transfer/counts.ts'
 import { readEpoch, writeTables } from '../../src/db/transfer/write.ts'
 import { claimFiles } from '../../src/jobs/ownership.ts'
-import { syncFolder } from '../../src/postgres/cluster.ts'
+import { syncFolder } from '../../src/data-dir/folder.ts'
 import { makeDataDir } from '../../src/process/data-dir.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { filesFolder } from '../../src/storage/open.ts'
@@ -61,27 +61,36 @@ await runToEnd('restore', deadline, async (t) => {
   await lockData(t, dataDir)
   const unfinished = restoringFolder(dataDir)
   if (await isComplete(config)) {
-    await moveToPlace(unfinished, dataDir)
-    console.log(`${dataDir}: the restore that was interrupted is complete; nothing was read from ${file}`)
+    await finish(config)
+    console.log(`It finished the restore that was interrupted; nothing was read from ${file}`)
     return
   }
   await rm(unfinished, { recursive: true, force: true })
   await expectEmpty(config)
 
   await mkdir(unfinished, { mode: 0o700 })
+  // An interrupted script goes on during its teardowns, so nothing is removed from here on that it may be moving.
+  let isLoaded = false
   t.teardown(async () => {
-    if (!existsSync(verifiedFile(dataDir))) await rm(unfinished, { recursive: true, force: true })
+    if (!isLoaded && !existsSync(verifiedFile(dataDir)))
+      await rm(unfinished, { recursive: true, force: true })
   })
   const database = new AsyncDisposableStack()
   t.teardown(() => database.disposeAsync())
   const rows = await load(await openTarget(database, config, unfinished), config, unfinished, file)
+  isLoaded = true
   await database.disposeAsync()
   if (config.databaseUrl === null) await markVerified(config, null)
-  await moveToPlace(unfinished, dataDir)
-  console.log(`${dataDir}: ${rows} rows; you can now start the service`)
-  if (config.storageUrl !== null)
-    console.log('"npm run --silent admin -- storage adopt" assigns the files in the bucket to this database.')
+  console.log(`${rows} rows were restored`)
+  await finish(config)
 })
+
+async function finish({ dataDir, storageUrl }: Config): Promise<void> {
+  await moveToPlace(restoringFolder(dataDir), dataDir)
+  console.log(`${dataDir} is complete; you can now start the service`)
+  if (storageUrl !== null)
+    console.log('"npm run --silent admin -- storage adopt" assigns the files in the bucket to this database.')
+}
 
 /** @throws Error */
 async function expectEmpty({ dataDir, databaseUrl }: Config): Promise<void> {

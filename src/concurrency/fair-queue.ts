@@ -1,4 +1,4 @@
-import { background, type Work } from './work.ts'
+import { background, mayHaveWritten, type Work } from './work.ts'
 
 interface FairQueueOptions {
   /** Tasks that run at a time. */
@@ -133,7 +133,7 @@ export const fairQueue = ({
   /** The limit per caller does not apply to work that has already written, since it could not be undone. */
   const admit = (work: Work, lane: Lane): void => {
     if (waiting >= maxWaitingInAll) throw refuse('busy')
-    if (work.caller === background || work.sent.length > 0 || lane.waiting.length < maxWaiting) return
+    if (work.caller === background || lane.waiting.length < maxWaiting || mayHaveWritten(work)) return
     dropAbandoned(lane)
     if (lane.waiting.length >= maxWaiting) throw refuse('caller_busy')
   }

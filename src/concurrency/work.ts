@@ -8,7 +8,7 @@ export interface Work {
   readonly isUser?: boolean
   /** Whether to stop: the client was told that nothing was done, or has disconnected from a read. */
   readonly isAbandoned: () => boolean
-  /** Texts of the statements that were sent, without those that were certainly rolled back. */
+  /** Texts of the statements that were sent, of a transaction its commit, without those that were certainly rolled back. */
   readonly sent: string[]
   /** Whether the work is within a transaction, where only that may run statements. */
   readonly isInTransaction?: boolean

@@ -1,4 +1,4 @@
-import { lstat } from 'node:fs/promises'
+import { lstat, open } from 'node:fs/promises'
 import { hasCode } from './system-errors.ts'
 
 /** Files that are not the service's, or that it may not use. Nothing was changed. */
@@ -23,4 +23,13 @@ export const isMissing = async (path: string): Promise<boolean> => {
     if (hasCode(error, 'ENOENT')) return true
     throw error
   }
+}
+
+/** Makes a rename or mkdir in a folder durable; syncing the file does not. Windows and some network file systems cannot do it. */
+export const syncFolder = async (folder: string): Promise<void> => {
+  if (process.platform === 'win32') return
+  await using handle = await open(folder, 'r')
+  await handle.sync().catch((error: unknown) => {
+    if (!hasCode(error, 'EINVAL')) throw error
+  })
 }

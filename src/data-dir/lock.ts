@@ -26,7 +26,7 @@ const lockPath = (dataDir: string): string => join(dataDir, 'lock')
 /**
  * Locks dataDir against other processes. Resolves to a function that releases the lock.
  *
- * @throws FolderInUse
+ * @throws FolderInUse, DiskFull
  * @throws FolderUnusable when this process may not lock it
  */
 export async function lockFolder(

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { FolderUnusable, isMissing } from '../data-dir/folder.ts'
+import { FolderUnusable, isMissing, syncFolder } from '../data-dir/folder.ts'
 import { CommandInterrupted, expectComplete } from '../data-dir/interrupted.ts'
 import { DiskFull, freeBytesOf } from '../data-dir/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
@@ -148,13 +148,6 @@ export const restrictFolder = async (folder: string): Promise<void> => {
     throw new PostgresUnusable(
       `${folder} is on a file system without permissions, where PostgreSQL does not run. Move DATA_DIR to another disk, or set DATABASE_URL to a database server`,
     )
-}
-
-/** Makes a rename in a folder durable. */
-export const syncFolder = async (folder: string): Promise<void> => {
-  if (process.platform === 'win32') return
-  await using handle = await open(folder, 'r')
-  await handle.sync()
 }
 
 /** In bytes. The limit of operating systems is 104 to 108. */

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { minLifetime, restartDelay } from '../concurrency/restart-delay.ts'
 import { DiskFull, freeBytesOf } from '../data-dir/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
-import { type Binaries, PostgresFailed } from './binaries.ts'
+import { type Binaries, PostgresFailed, PostgresUnusable } from './binaries.ts'
 import {
   connectionOf,
   createDatabase,
@@ -155,6 +155,7 @@ const reasonOf = ({ exitCode, signalCode }: ChildProcess, output: ServerLog): st
 
 /** The error of a start for the operator. */
 const explainStart = async (error: unknown, dataDir: string): Promise<Error> => {
+  if (error instanceof PostgresUnusable) return error
   const freeBytes = await freeBytesOf(dataDir)
   if (freeBytes < minFreeBytes) return new DiskFull(dataDir, freeBytes, { cause: error })
   const reason = error instanceof Error ? error.message : String(error)

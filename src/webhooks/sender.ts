@@ -23,7 +23,7 @@ import {
 } from '../domain/activity/webhook-queues.ts'
 import { delayAfter, maxDeliveryAge } from '../domain/activity/webhook-retries.ts'
 import type { Mailer } from '../mail/mailer.ts'
-import { signaturesOf } from './secrets.ts'
+import { signaturesOf } from './signatures.ts'
 import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'
 
 /**

@@ -1,9 +1,9 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { isMissing } from '../../../src/data-dir/folder.ts'
+import { isMissing, syncFolder } from '../../../src/data-dir/folder.ts'
 import { carryingOverFolder } from '../../../src/data-dir/interrupted.ts'
 import { type Identity, parseIdentity } from '../../../src/db/shared/identity.ts'
-import { earlierFolder, postgresFolder, retiredFolder, syncFolder } from '../../../src/postgres/cluster.ts'
+import { earlierFolder, postgresFolder, retiredFolder } from '../../../src/postgres/cluster.ts'
 import { readArchive } from '../archive.ts'
 
 /** The folders of a carry-over in DATA_DIR, on the same disk, so that results can be renamed into place. */

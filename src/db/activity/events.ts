@@ -25,7 +25,7 @@ import { retentionTime } from '../shared/retention.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { events, memberships, projects, tasks, webhookDeliveries } from '../schema/tables.ts'
 import { isNotNil, listOfTask } from '../schema/task-order.ts'
-import { isTaskVisible } from '../tasks/pages.ts'
+import { isTaskVisible } from '../tasks/visibility.ts'
 
 /**
  * Events record what was changed, and by whom. Triggers write them (routines.sql), or transactions (record-event.ts). Readers that must not miss any read them in the

@@ -5,12 +5,12 @@ import { type TimeBudget, timeBudget } from '../../concurrency/time-budget.ts'
 import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
 import { readTimeout, type ServerConnection } from './connection.ts'
 import {
-  DatabaseUnavailable,
   isReadOnly,
   isRolledBack,
   isTransient,
   isUnavailable,
   NoAnswer,
+  NotSent,
   OutcomeUnknown,
   TooManyConflicts,
   TooManyStatements,
@@ -29,7 +29,7 @@ export interface Database extends Runner {
    *
    * @throws ConstraintViolation when it violates a constraint
    * @throws TooManyConflicts when every attempt met a deadlock or a serialization failure
-   * @throws TooManyStatements when too many statements of its caller are waiting
+   * @throws TooManyStatements when too many statements of its caller are waiting, or a caller over their budget has waited in vain
    * @throws OutcomeUnknown when it writes, was sent, and got no response
    * @throws DatabaseUnavailable when the database cannot be reached, does not respond in time, or too many statements
    *   are waiting; a statement that writes has then changed nothing
@@ -62,8 +62,9 @@ const maxWaitingInAll = 2_000
 const maxWaitingPerPrincipal = 200
 
 /**
- * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels statements
- * earlier (`readTimeout`, `writeTimeout`), so after this time its connection is dead.
+ * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels a statement earlier
+ * (`readTimeout`, `writeTimeout`), so after this time its connection is dead. A transaction waits twice, for its slot and for a
+ * connection, and has this time for all of its statements.
  */
 const defaultDeadline = 10_000
 
@@ -108,7 +109,7 @@ export const openDatabase = (
       refuse: (reason) =>
         reason === 'caller_busy'
           ? new TooManyStatements()
-          : new DatabaseUnavailable({ cause: new Error(refusals[reason]) }),
+          : new NotSent({ cause: new Error(refusals[reason]) }),
     })
   const queue = queueFor(maxConnections)
   const transactions = queueFor(maxTransactions)
@@ -182,20 +183,6 @@ export const openDatabase = (
   }
 
   /**
-   * Runs a statement outside of transactions. The limit of reads is for what somebody waits for: a statement of a job is a transaction of
-   * its own, which has another limit.
-   */
-  const runAlone: (...statement: Parameters<typeof send>) => Promise<readonly ResultRow[]> = (
-    work,
-    text,
-    values,
-    mode,
-  ) =>
-    work.caller === background
-      ? transact(work, null, (transaction) => transaction.run(text, values, mode))
-      : send(work, text, values, mode)
-
-  /**
    * Repeats a task whose error says that it may succeed then: it was certainly rolled back. The pauses are random, so that those that
    * conflict with each other do not all come again at once.
    */
@@ -210,6 +197,20 @@ export const openDatabase = (
       }
     }
   }
+
+  /**
+   * Runs a statement outside of transactions. The limit of reads is for what somebody waits for: a statement of a job is a transaction of
+   * its own, which has another limit. It takes no slot of transactions, since those may all wait for a row, and event streams for it.
+   */
+  const runAlone: (...statement: Parameters<typeof send>) => Promise<readonly ResultRow[]> = (
+    work,
+    text,
+    values,
+    mode,
+  ) =>
+    work.caller === background
+      ? transact(work, null, (transaction) => transaction.run(text, values, mode))
+      : send(work, text, values, mode)
 
   return {
     run: async (text, values, mode = 'prepared') => {

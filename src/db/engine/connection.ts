@@ -19,7 +19,7 @@ const connectSeconds = 5
 
 /**
  * Milliseconds after which PostgreSQL cancels a statement of a session: of reads, which a caller can make expensive. Transactions have
- * another limit. A PgBouncer by transaction ignores it as a startup parameter: the user of the database must have the same setting.
+ * another limit. PgBouncer in transaction mode ignores it as a startup parameter: the user of the database must have the same setting.
  */
 export const readTimeout = 2_000
 

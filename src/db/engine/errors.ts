@@ -11,6 +11,9 @@ export class DatabaseUnavailable extends TemporaryFailure {
   }
 }
 
+/** A statement was not sent: too many wait, or its request has ended. The database may be well. */
+export class NotSent extends DatabaseUnavailable {}
+
 /** A statement was not answered in time. */
 export class NoAnswer extends DatabaseUnavailable {
   constructor(milliseconds: number) {
@@ -39,7 +42,7 @@ export class TooManyConflicts extends TemporaryFailure {
   }
 }
 
-/** Too many statements of one principal are waiting. The statement was not sent. */
+/** Too many statements of one caller are waiting, or the caller is over their budget. The statement was not sent. */
 export class TooManyStatements extends TemporaryFailure {
   override readonly name = 'TooManyStatements'
   readonly retryAfterSeconds = 2
@@ -114,9 +117,11 @@ export const isForbidden = (error: unknown): error is Error => sqlState(error) =
 /** Whether the database does not know a value, such as a time zone. */
 export const isUnknownValue = (error: unknown): boolean => sqlState(error) === '22023'
 
-/** Whether the database is away, and not only too slow for a statement. */
+/** Whether the database is away, and not only busy, or too slow for a statement. */
 export const isOutage = (error: unknown): error is DatabaseUnavailable =>
-  error instanceof DatabaseUnavailable && !(error instanceof StatementCancelled)
+  error instanceof DatabaseUnavailable &&
+  !(error instanceof StatementCancelled) &&
+  !(error instanceof NotSent)
 
 /**
  * The rows of a list, a search or a feed. One that has only waited for a lock, as during a migration, counts as too expensive as well:
@@ -193,10 +198,10 @@ const queryCanceled = '57014'
 // 53100: disk full.
 const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
 
-// 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention. 58: system error on the server. 25006: a read-only server such as a standby. 25P, 55P03: timeouts that an
-// operator has set. Others: driver, system.
+// 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention. 58: system error
+// on the server. 25P, 55P03: timeouts that an operator has set. Others: driver, system.
 const unavailable =
-  /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
+  /^(08|28|3D|53|57|58|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
 
 const isOfServer = (error: unknown): error is Error & { readonly severity: unknown } =>
   error instanceof Error && 'severity' in error

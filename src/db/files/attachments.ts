@@ -14,7 +14,7 @@ import { attachmentJson } from '../shared/read-models.ts'
 import { aliasedTable, eq, sql } from '../schema/drizzle.ts'
 import { attachments, tasks, users } from '../schema/tables.ts'
 import { lockTask, type TaskFacts } from '../tasks/facts.ts'
-import { isTaskVisible } from '../tasks/pages.ts'
+import { isTaskVisible } from '../tasks/visibility.ts'
 
 /** A stored file that is to become an attachment. */
 export interface NewAttachment {

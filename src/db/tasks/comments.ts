@@ -17,7 +17,7 @@ import { createdAt, selectPageOf } from '../lists/list.ts'
 import { commentJson } from '../shared/read-models.ts'
 import { aliasedTable, eq, sql } from '../schema/drizzle.ts'
 import { comments, tasks, users } from '../schema/tables.ts'
-import { isTaskVisible } from './pages.ts'
+import { isTaskVisible } from './visibility.ts'
 import { lockTask, type TaskFacts } from './facts.ts'
 
 /** A comment as JSON text, and its version. */

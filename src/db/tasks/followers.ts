@@ -12,7 +12,7 @@ import { followerJson } from '../shared/read-models.ts'
 import { aliasedTable, and, eq, sql } from '../schema/drizzle.ts'
 import { taskFollowers, tasks, users } from '../schema/tables.ts'
 import type { TaskFacts } from './facts.ts'
-import { isTaskVisible } from './pages.ts'
+import { isTaskVisible } from './visibility.ts'
 
 /** Followers of tasks: who creates, owns, is assigned to or comments on one, unless they have unfollowed it. */
 

@@ -16,7 +16,7 @@ import { relationJson } from '../shared/read-models.ts'
 import { aliasedTable, and, eq, type SQL, sql } from '../schema/drizzle.ts'
 import { taskRelations, tasks } from '../schema/tables.ts'
 import { lockTasks, type TaskFacts } from './facts.ts'
-import { isTaskVisible } from './pages.ts'
+import { isTaskVisible } from './visibility.ts'
 
 /**
  * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.

@@ -13,7 +13,7 @@ import { recordUntagged, type TaskTag } from '../shared/record-event.ts'
 import { aliasedTable, type SQL, sql } from '../schema/drizzle.ts'
 import { tags, tasks, taskTags } from '../schema/tables.ts'
 import { touchTasks } from './facts.ts'
-import { isTaskVisible } from './pages.ts'
+import { isTaskVisible } from './visibility.ts'
 
 /** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
 

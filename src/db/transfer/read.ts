@@ -5,7 +5,7 @@ import { type CatalogTable, prepareTransfer, quoted, readCatalog, type TableRows
 
 /**
  * Reads all tables of a database in one snapshot, which has no transaction id: with one, every reader of events and changes would
- * stand still until it ends (engine/horizon.ts). The tables can be read one after the other until `read` resolves.
+ * stand still until it ends (shared/horizon.ts). The tables can be read one after the other until `read` resolves.
  *
  * Transaction ids mean nothing in another database, so they are read as 0, and whatever is ordered by them is ordered by other columns:
  * see `expressions`.

@@ -39,7 +39,7 @@ import type { Principal } from '../../domain/shared/permissions.ts'
 import type { Jobs } from '../../jobs/registry.ts'
 import { problems } from '../../problems/problems.ts'
 import type { AddressRules } from '../../webhooks/addresses.ts'
-import { newSecret } from '../../webhooks/secrets.ts'
+import { newSecret } from '../../webhooks/signatures.ts'
 import { type OpContext, transaction, type OpTransaction } from '../shared/context.ts'
 import {
   expectFound,

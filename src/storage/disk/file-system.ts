@@ -1,6 +1,7 @@
 import { lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { syncFolder } from '../../data-dir/folder.ts'
 import { FileMissing, isFull, StorageFull, StorageUnavailable } from '../storage.ts'
 
 export const folderMode = 0o700
@@ -59,24 +60,6 @@ export async function openExisting(key: string, path: string, flags: number): Pr
 export async function moveDurably(from: string, to: string): Promise<void> {
   await rename(from, to)
   await syncFolder(dirname(to))
-}
-
-/** Makes a rename or mkdir durable; syncing the file does not. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } catch (error) {
-    if (!isUnsupportedSync(error)) throw error
-  } finally {
-    await handle.close()
-  }
-}
-
-/** Windows (EPERM) and some network file systems (EINVAL) cannot sync folders. */
-function isUnsupportedSync(error: unknown): boolean {
-  const code = codeOf(error)
-  return code === 'EPERM' || code === 'EINVAL'
 }
 
 /** Removes files. Ignores errors: the caller reports the original error, and a background job removes leftovers. */

@@ -1,8 +1,9 @@
 import { readdir, statfs } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { syncFolder } from '../../data-dir/folder.ts'
 import { expectKey } from '../keys.ts'
 import { StorageFull } from '../storage.ts'
-import { makeFolder, onDisk, syncFolder } from './file-system.ts'
+import { makeFolder, onDisk } from './file-system.ts'
 
 /**
  * The layout of the folder:

@@ -1,9 +1,10 @@
 import { constants, rename } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncFolder } from '../../data-dir/folder.ts'
 import { deferFailure } from '../source.ts'
 import { FileMissing, FileTooLarge, type Storage, type UnfinishedFile } from '../storage.ts'
-import { onDisk, openExisting, sizeOf, syncFolder } from './file-system.ts'
+import { onDisk, openExisting, sizeOf } from './file-system.ts'
 import { type CheckSpace, type Disk, incomingPathOf, pathOf, reserveCheckEvery } from './folders.ts'
 
 /** Bytes of an upload between two syncs: the maximum that a crash loses. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { seal } from '../../src/auth/seal.ts'
-import { newSecret, signaturesOf } from '../../src/webhooks/secrets.ts'
+import { newSecret, signaturesOf } from '../../src/webhooks/signatures.ts'
 
 const keys = deriveKeys([Buffer.from('a secret of the tests, which is long enough')], 'webhook')
 const id = '0199c0ec-9102-7c4d-8e5f-60718293a4b5'
