@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -69,16 +69,19 @@ await runToEnd('restore', deadline, async (t) => {
   await expectEmpty(config)
 
   await mkdir(unfinished, { mode: 0o700 })
-  // An interrupted script goes on during its teardowns, so nothing is removed from here on that it may be moving.
-  let isLoaded = false
+  // Either the teardown removes the folder, or the script goes on to its end, but not both.
+  let isKept = false
   t.teardown(async () => {
-    if (!isLoaded && !existsSync(verifiedFile(dataDir)))
-      await rm(unfinished, { recursive: true, force: true })
+    if (!isKept) await rm(unfinished, { recursive: true, force: true })
   })
+  const keep = (): void => {
+    t.interrupted.throwIfAborted()
+    isKept = true
+  }
   const database = new AsyncDisposableStack()
   t.teardown(() => database.disposeAsync())
-  const rows = await load(await openTarget(database, config, unfinished), config, unfinished, file)
-  isLoaded = true
+  const rows = await load(await openTarget(database, config, unfinished), config, unfinished, { file, keep })
+  keep()
   await database.disposeAsync()
   if (config.databaseUrl === null) await markVerified(config, null)
   console.log(`${rows} rows were restored`)
@@ -115,12 +118,19 @@ async function openTarget(
     : { url: databaseUrl }
 }
 
+interface Source {
+  /** The archive. */
+  readonly file: string
+  /** Called before a server commits: what is written must not be removed any more. @throws the reason of an interruption */
+  readonly keep: () => void
+}
+
 /** Writes an archive to a database, and its files to a folder. Resolves to the number of rows. */
 async function load(
   connection: ServerConnection,
   config: Config,
   unfinished: string,
-  file: string,
+  { file, keep }: Source,
 ): Promise<number> {
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
   try {
@@ -135,8 +145,10 @@ async function load(
       async verify(tables, epoch) {
         expectCounts(await backup.counts(), tables)
         for await (const entry of backup.files()) await extractEntry(expectFile(entry), unfinished)
-        // What a server commits after that is complete.
-        if (config.databaseUrl !== null) await markVerified(config, epoch)
+        if (config.databaseUrl === null) return
+        keep()
+        // If the server commits, everything is there.
+        await markVerified(config, epoch)
       },
     })
     await migrate(connection)

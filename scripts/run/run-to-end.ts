@@ -12,21 +12,26 @@ export const withTeardowns = async <T>(run: (t: Teardown) => Promise<T>): Promis
 /**
  * Runs a script and exits: with 1 if it rejects, takes longer than `deadline` milliseconds or is interrupted, else with
  * `process.exitCode`. All teardowns run before, also if some of them reject. An interrupted script is not stopped: whatever has to be
- * undone is a teardown.
+ * undone is a teardown, and what must not be done beside them is done only while `interrupted` is not aborted.
  */
 export const runToEnd = async (
   name: string,
   deadline: number,
-  run: (t: Teardown) => Promise<void>,
+  run: (t: Teardown & { readonly interrupted: AbortSignal }) => Promise<void>,
 ): Promise<never> => {
+  const interrupted = new AbortController()
   const teardowns: (() => Promise<unknown>)[] = []
   const fail = (error: unknown): void => {
     console.error(`${name}: ${messageFor(error)}`)
     process.exitCode = 1
   }
   try {
-    await Promise.race([run({ teardown: (action) => void teardowns.push(action) }), interruption(deadline)])
+    await Promise.race([
+      run({ teardown: (action) => void teardowns.push(action), interrupted: interrupted.signal }),
+      interruption(deadline),
+    ])
   } catch (error) {
+    interrupted.abort()
     fail(error)
   }
   // An interrupted script still runs, and can register more.

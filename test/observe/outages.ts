@@ -1,6 +1,7 @@
 import t from 'tap'
 import {
   DatabaseUnavailable,
+  NotSent,
   SchemaPending,
   SerializationFailure,
   StatementCancelled,
@@ -21,6 +22,7 @@ const disk = await diskStorage(await temporaryFolder(t))
 let isPending = false
 let isAway = false
 let isSlow = false
+let isLate = false
 /** Transactions after which others fail. */
 let freeTransactions = Infinity
 let isBusy = false
@@ -33,6 +35,7 @@ const service = await startService(t, {
     async run(...parameters) {
       if (isPending) throw new SchemaPending()
       if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
+      if (isLate && /from "?tasks/.test(parameters[0])) throw new NotSent()
       if (isSlow && /from "?tasks/.test(parameters[0])) throw new StatementCancelled()
       if (isBusy && parameters[0].includes('purge.')) throw new TooManyStatements()
       return db.run(...parameters)
@@ -107,6 +110,15 @@ t.test('a statement that took too long is no outage', async (t) => {
   const { forStatements, registry } = createMetrics(() => 0)
   await t.rejects(forStatements('select', () => Promise.reject(new StatementCancelled())))
   t.match(await registry.metrics(), /statement_duration_seconds_count\{outcome="cancelled"\} 1$/m)
+})
+
+t.test('a statement that waited too long for its turn is no outage', async (t) => {
+  lines.length = 0
+  isLate = true
+  await service.expect('listTasks', 503, { token })
+  isLate = false
+  t.match(lines, [{ msg: 'request', status: 503, problem: 'service_unavailable' }])
+  t.equal(lines.length, 1, 'no other line')
 })
 
 t.test('a write of which a part is committed does not say that nothing was done', async (t) => {
