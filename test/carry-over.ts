@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { createEmptyDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { folderState, runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { backupOf, dataOf, recordingOf } from './fixture/releases.ts'
@@ -150,7 +151,9 @@ t.test('refuses what it cannot carry over, and changes nothing', async (t) => {
   await refused(/earlier version does not start/, earlier)
 })
 
-t.test('a carry-over and two restores lose and repeat nothing', async (t) => {
+type Installation = Readonly<Record<string, string>>
+
+t.test('a carry-over, restores and a move to a server lose and repeat nothing', async (t) => {
   const { admin, owner } = recordingOf('0.2.0').people
   if (admin === undefined || owner === undefined) throw new Error('nobody was recorded')
   const token = owner.api_token
@@ -167,8 +170,8 @@ t.test('a carry-over and two restores lose and repeat nothing', async (t) => {
   let cursor = ''
 
   /** Uses an installation, and leaves it with an event that the receiver has not accepted. */
-  const use = async (DATA_DIR: string): Promise<void> => {
-    const service = await startProcess(t, { DATA_DIR, WEBHOOK_ALLOW: '127.0.0.1' })
+  const use = async (installation: Installation): Promise<void> => {
+    const service = await startProcess(t, { ...installation, WEBHOOK_ALLOW: '127.0.0.1' })
     const { expect } = createClient(service.url)
     const create = async (): Promise<void> => {
       const { id: assignee_id } = (await expect('getCurrentUser', 200, { token: admin.api_token })).body
@@ -220,18 +223,29 @@ t.test('a carry-over and two restores lose and repeat nothing', async (t) => {
     t.equal(await service.end('SIGTERM'), 0)
   }
 
-  let DATA_DIR = await dataOf(t, '0.2.0')
-  const { code, output } = await carryOver(DATA_DIR)
-  t.equal(code, 0, output)
   const backups = await temporaryFolder(t)
-  for (const name of ['first.tar', 'second.tar']) {
-    await use(DATA_DIR)
-    const file = join(backups, name)
-    const backup = await runProcess({ DATA_DIR }, operate('backup'), [file])
-    t.equal(backup.code, 0, backup.output)
-    DATA_DIR = await temporaryFolder(t)
-    const restore = await runProcess({ DATA_DIR }, operate('restore'), [file])
-    t.equal(restore.code, 0, restore.output)
+  const command = async (name: string, installation: Installation, argument: string): Promise<void> => {
+    const { code, output } = await runProcess(installation, operate(name), [argument])
+    t.equal(code, 0, output)
   }
-  await use(DATA_DIR)
+  /** An installation in a new folder, from a backup. */
+  const restored = async (installation: Installation): Promise<Installation> => {
+    const file = join(backups, `${created.length}.tar`)
+    await command('backup', installation, file)
+    const other = { DATA_DIR: await temporaryFolder(t) }
+    await command('restore', other, file)
+    return other
+  }
+
+  const carried = { DATA_DIR: await dataOf(t, '0.2.0') }
+  const { code, output } = await carryOver(carried.DATA_DIR)
+  t.equal(code, 0, output)
+  await use(carried)
+  const moved = await restored(carried)
+  await use(moved)
+  const { options } = await createEmptyDatabase(t, process.env.DATABASE_URL ?? '')
+  await command('migrate-to', moved, options.url)
+  const onServer = { ...moved, DATABASE_URL: options.url }
+  await use(onServer)
+  await use(await restored(onServer))
 })
