@@ -258,7 +258,7 @@ class PageDriver {
 }
 
 /** How much longer an operation may take to open with 24 others open than alone. In Swagger UI by itself, each of them is drawn again. */
-const openingLimit = 3
+const openingLimit = 4
 
 /** Opening an operation stays fast when others are open. */
 const checkOpening = async (driver: PageDriver): Promise<void> => {
