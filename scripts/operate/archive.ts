@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path'
 import { Readable, Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createTarDecoder, createTarPacker, type TarHeader } from 'modern-tar'
-import { hasCode } from '../../src/data-dir/system-errors.ts'
+import { ignoreMissing } from '../../src/data-dir/system-errors.ts'
 import { syncFolder } from '../../src/data-dir/folder.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 
@@ -102,10 +102,6 @@ export const addFile = async (archive: ArchiveWriter, path: string, name: string
   if (handle === undefined) return
   const { size } = await handle.stat()
   await archive.add(name, size, contentOf(handle, size))
-}
-
-const ignoreMissing = (error: unknown): undefined => {
-  if (!hasCode(error, 'ENOENT')) throw error
 }
 
 /** The first `size` bytes of a file. */

@@ -7,7 +7,7 @@ import { openDatabase } from '../../src/db/engine/client.ts'
 import type { ServerConnection } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { restoringFolder } from '../../src/data-dir/interrupted.ts'
-import { hasCode } from '../../src/data-dir/system-errors.ts'
+import { ignoreMissing } from '../../src/data-dir/system-errors.ts'
 import { restartHistoryIfCopied } from '../../src/db/activity/task-changes.ts'
 import { expectCounts } from '../../src/db/transfer/counts.ts'
 import { readEpoch, writeTables } from '../../src/db/transfer/write.ts'
@@ -192,11 +192,8 @@ async function markVerified({ dataDir }: Config, epoch: number | null): Promise<
  * @throws Error if they belong to another database than the configured one
  */
 async function isComplete({ dataDir, databaseUrl }: Config): Promise<boolean> {
-  const text = await readFile(verifiedFile(dataDir), 'utf8').catch((error: unknown) => {
-    if (!hasCode(error, 'ENOENT')) throw error
-    return null
-  })
-  if (text === null) return false
+  const text = await readFile(verifiedFile(dataDir), 'utf8').catch(ignoreMissing)
+  if (text === undefined) return false
   const epoch: unknown = JSON.parse(text)
   if (databaseUrl === null) {
     if (epoch === null) return true

@@ -5,7 +5,7 @@ import { FolderUnusable, isMissing, syncFolder } from '../data-dir/folder.ts'
 import { CommandInterrupted, expectComplete } from '../data-dir/interrupted.ts'
 import { DiskFull, freeBytesOf } from '../data-dir/disk-space.ts'
 import type { ServerConnection } from '../db/engine/connection.ts'
-import { hasCode } from '../data-dir/system-errors.ts'
+import { ignoreMissing } from '../data-dir/system-errors.ts'
 import { major, PostgresUnusable } from './binaries.ts'
 import type { Launcher } from './launch.ts'
 import type { Log } from './log.ts'
@@ -61,10 +61,6 @@ export const hasDatabase = async (dataDir: string): Promise<boolean> => {
     if (error instanceof PostgresUnusable || error instanceof CommandInterrupted) throw error
     throw new FolderUnusable(folder, error instanceof Error ? error.message : String(error), { cause: error })
   }
-}
-
-const ignoreMissing = (error: unknown): undefined => {
-  if (!hasCode(error, 'ENOENT')) throw error
 }
 
 /**
