@@ -1009,9 +1009,9 @@ where "task_followers"."has_stopped" <> excluded.has_stopped;
 /* task_locks.lock_sections */
 select "id", "project_id"
 from "sections"
-where "sections"."id" = any(array(select unnest($1::uuid[]) union select section_id
+where "sections"."id" = any(array(select unnest((select $1::uuid[])) union select section_id
 from tasks
-where id = any($2::uuid[])))
+where id = any((select $2::uuid[])::uuid[])))
 order by "sections"."id"
 for key share;
 
@@ -1023,7 +1023,7 @@ where "users"."id" = any(array(
               select id, owner_id, assignee_id
 from tasks
              
-where id = any($1::uuid[]) and (series_id is not null or $2::bool)
+where id = any((select $1::uuid[])::uuid[]) and (series_id is not null or $2::bool)
               union all select task.id, task.owner_id, task.assignee_id
 from tree cross join lateral (
                 select id, owner_id, assignee_id
@@ -1031,7 +1031,7 @@ from tasks
 where parent_id = tree.id and deleted_at is null offset 0
               ) task
             )
-            select unnest($3::uuid[]) union select owner_id
+            select unnest((select $3::uuid[])) union select owner_id
 from tree union select assignee_id
 from tree
             union 
@@ -1090,7 +1090,7 @@ values ($1::uuid, $2::uuid, $3::text, $4::uuid, default);
 /* task_tags.delete_links */
 delete from "task_tags"
 where ("task_tags"."task_id", "task_tags"."tag_id") in (select *
-from unnest($1::uuid[], $2::uuid[]));
+from unnest((select $1::uuid[]), $2::uuid[]));
 
 /* tasks.count_attachments */
 update "tasks"

@@ -27,6 +27,7 @@ export const {
   and,
   Column,
   eq,
+  getTableColumns,
   getTableName,
   gt,
   gte,

@@ -81,10 +81,13 @@ export const parameter = (name: string, type: ParameterType): SQL =>
   sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
 
 /**
- * Any of the elements of an array parameter. The subselect hides their number from the planner: otherwise the custom plans for short
- * arrays look cheaper than the generic plan, and the statement is planned at each execution.
+ * An array parameter, whose length the subselect hides from the planner: otherwise the custom plans for short arrays look cheaper than
+ * the generic plan, and the statement is planned at each execution.
  */
-export const anyOf = (ids: SQL): SQL => sql`any((select ${ids})::uuid[])`
+export const ofAnyLength = (array: SQL): SQL => sql`(select ${array})`
+
+/** Any of the elements of an array parameter. */
+export const anyOf = (ids: SQL): SQL => sql`any(${ofAnyLength(ids)}::uuid[])`
 
 export const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
   mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>

@@ -4,7 +4,7 @@ import type { Principal } from '../../domain/shared/permissions.ts'
 import type { ProjectRole } from '../../domain/shared/project-roles.ts'
 import { allowsTag } from '../access/permissions.ts'
 import { builtStatement } from '../statements/built-statement.ts'
-import { anyOf } from '../statements/parameters.ts'
+import { anyOf, ofAnyLength } from '../statements/parameters.ts'
 import type { TransactionContext } from '../statements/context.ts'
 import { SerializationFailure } from '../engine/errors.ts'
 import { pipeline } from '../engine/pipeline.ts'
@@ -119,12 +119,12 @@ const lockUsers = builtStatement(
           sql`any(array(
             with recursive tree as (
               select id, owner_id, assignee_id from tasks
-              where id = any(${p.repeated}) and (series_id is not null or ${p.starts_series})
+              where id = ${anyOf(p.repeated)} and (series_id is not null or ${p.starts_series})
               union all select task.id, task.owner_id, task.assignee_id from tree cross join lateral (
                 select id, owner_id, assignee_id from tasks where parent_id = tree.id and deleted_at is null offset 0
               ) task
             )
-            select unnest(${p.ids}) union select owner_id from tree union select assignee_id from tree
+            select unnest(${ofAnyLength(p.ids)}) union select owner_id from tree union select assignee_id from tree
             union ${usersOfTasks(sql`select id from tree`)}))`,
         ),
       )
@@ -189,7 +189,7 @@ const lockSections = builtStatement(
       .where(
         eq(
           sections.id,
-          sql`any(array(select unnest(${p.ids}) union select section_id from tasks where id = any(${p.task_ids})))`,
+          sql`any(array(select unnest(${ofAnyLength(p.ids)}) union select section_id from tasks where id = ${anyOf(p.task_ids)}))`,
         ),
       )
       .orderBy(sections.id)

@@ -404,8 +404,8 @@ const lockRelative = lockAll(
   'reminders.lock_relative',
   { due: 'uuid[]', start: 'uuid[]' },
   (p) => sql`(
-    ${reminders.task_id} = any(${p.due}) and ${reminders.relative_to} = 'due'
-    or ${reminders.task_id} = any(${p.start}) and ${reminders.relative_to} = 'start')`,
+    ${reminders.task_id} = ${anyOf(p.due)} and ${reminders.relative_to} = 'due'
+    or ${reminders.task_id} = ${anyOf(p.start)} and ${reminders.relative_to} = 'start')`,
 )
 
 // All of them: one that a waiting transaction makes relative to a date must be found as well.

@@ -4,7 +4,7 @@ import { onlyBranch } from '../access/branches.ts'
 import { allowsTaskTag } from '../access/permissions.ts'
 import { builtStatement } from '../statements/built-statement.ts'
 import type { StatementContext, TransactionContext } from '../statements/context.ts'
-import { parameter, type Placeholders } from '../statements/parameters.ts'
+import { ofAnyLength, parameter, type Placeholders } from '../statements/parameters.ts'
 import { pipeline } from '../engine/pipeline.ts'
 import { statement, type StatementName } from '../statements/statement.ts'
 import { newest, selectPageOf } from '../lists/list.ts'
@@ -31,7 +31,7 @@ const deleteLinks = builtStatement('task_tags.delete_links', linkParameters, (db
   db
     .delete(taskTags)
     .where(
-      sql`(${taskTags.task_id}, ${taskTags.tag_id}) in (select * from unnest(${p.task_ids}, ${p.tag_ids}))`,
+      sql`(${taskTags.task_id}, ${taskTags.tag_id}) in (select * from unnest(${ofAnyLength(p.task_ids)}, ${p.tag_ids}))`,
     ),
 )
 

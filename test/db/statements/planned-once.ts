@@ -1,0 +1,45 @@
+import t from 'tap'
+import { startService } from '../../fixture/service.ts'
+import { taskActions } from '../../fixture/tasks.ts'
+
+/** PostgreSQL plans a prepared statement for its values five times, and then once for all, unless plans for its values look cheaper. */
+const trials = 5
+
+t.test('the statements of common writes are planned once by each session', async (t) => {
+  const service = await startService(t)
+  const { db } = service.deps
+  const account = await service.register('ada')
+  const { token } = account
+  const { createTask } = taskActions(service)
+  const { id: tag } = (await service.expect('createTag', 201, { token, body: { name: 'errand' } })).body
+  const { id } = await createTask(account)
+  const params = { task_id: id }
+  for (let round = 0; round < 40; round += 1) {
+    const title = `Task ${round}`
+    await createTask(account, { title, tag_ids: [tag], due_at: '2027-03-01T09:00:00Z' })
+    await service.expect('updateTask', 200, { token, params, body: { title, tag_ids: [tag] } })
+    await service.expect('updateTask', 200, { token, params, body: { tag_ids: [], status: 'done' } })
+    await service.expect('updateTask', 200, { token, params, body: { status: 'todo' } })
+    await service.expect('createComment', 201, { token, params, body: { body: title } })
+  }
+
+  // Each session answers for itself; the pause keeps it from answering twice.
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, () =>
+      db.run(
+        `select pg_backend_pid() as session, statement, (custom_plans + generic_plans)::int as runs, custom_plans::int as planned
+         from pg_prepared_statements, pg_sleep(0.1)`,
+        [],
+      ),
+    ),
+  )
+  const rows = answers.flat()
+  const often = rows.filter(({ runs }) => Number(runs) > 2 * trials)
+  t.ok(often.length > 0, 'sessions have repeated statements')
+  const planned = often.filter((row) => Number(row['planned']) > trials)
+  t.strictSame(
+    [...new Set(planned.map(({ statement }) => statement))],
+    [],
+    'no statement is planned again and again',
+  )
+})
