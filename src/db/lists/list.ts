@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Position } from '../../domain/shared/cursors.ts'
 import { maxLimit, type Page, type PageRequest } from '../../domain/shared/pages.ts'
 import type { Principal, Role } from '../../domain/shared/permissions.ts'
@@ -15,9 +16,9 @@ import { parameter } from '../statements/parameters.ts'
 import {
   type Compiled,
   compile,
-  flattened,
   query,
   runCompiled,
+  shapeOf,
   type StatementName,
 } from '../statements/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
@@ -54,7 +55,7 @@ export const deletedAt: SortField = {
 
 /** A list. Its rows are named `item` and have an `id`. */
 export interface ListSource<Field extends string, Table extends PgTable> {
-  /** Lists with the same name have the same `json` for callers with the same role. */
+  /** Lists with the same name and the same filters have the same SQL for callers with the same role. */
   readonly name: string
   /** The table whose columns the rows have. */
   readonly table: Table
@@ -87,8 +88,8 @@ const pageColumns = {
   total: 'int?',
 } as const
 
-/** Compiled statements that connections prepare: a bounded set that clients cannot grow. */
-const prepared = new Map<string, Compiled>()
+/** Statements by their shapes. Clients decide how many there are, so those that were not used for the longest time go. */
+const compiled = new LRUCache<string, Compiled>({ max: 300 })
 
 /**
  * One page of a list as the principal sees it, in one statement: the items, the neighboring pages, and the total if
@@ -113,10 +114,9 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
     limit,
     offset,
   }
-  const rows = isPrepared(source, request)
-    ? runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
-    : runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
-  const row = expectRow(await listed(rows))
+  const statement = statementFor(source, principal.role, request)
+  const mode = isPrepared(source, request) ? 'prepared' : 'once'
+  const row = expectRow(await listed(runCompiled(db, statement, pageColumns, values, mode)))
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
   const isReversed = position?.direction === 'before'
@@ -167,23 +167,32 @@ const isPrepared = <Field extends string, Table extends PgTable>(
   request: PageRequest,
 ): boolean => filters.length === 0 && order.length === 1 && request.offset === 0 && !request.includeTotal
 
-const prepare = <Field extends string, Table extends PgTable>(
+/** The statement of a page. It is compiled once for all pages of its shape: what is compared and sorted, but not with which values. */
+const statementFor = <Field extends string, Table extends PgTable>(
   source: ListSource<Field, Table>,
   role: Role,
   request: PageRequest,
 ): Compiled => {
-  const { position } = request
-  const key = JSON.stringify([
-    source.name,
+  const { name, order, rank, filters = [] } = source
+  const { position, offset: skipped, includeTotal } = request
+  const shape = JSON.stringify([
+    name,
     role,
-    source.order,
+    order,
+    rank !== undefined,
     position && [position.direction, position.values.map((value) => value === null)],
+    skipped === 0,
+    includeTotal,
+    filters.map(({ sql: holds, search }) => [
+      shapeOf(holds),
+      search && [shapeOf(search.cost), search.index && shapeOf(search.index)],
+    ]),
   ])
-  const known = prepared.get(key)
+  const known = compiled.get(shape)
   if (known !== undefined) return known
-  const compiled = pageStatement(source, role, request)
-  prepared.set(key, compiled)
-  return compiled
+  const statement = pageStatement(source, role, request)
+  compiled.set(shape, statement)
+  return statement
 }
 
 /** The columns of the rows while they are selected; null for all. */
@@ -192,23 +201,6 @@ const pickedColumns = <Field extends string, Table extends PgTable>({
   columns,
 }: ListSource<Field, Table>): SQL | null =>
   columns !== undefined && filters.every(({ search }) => search === undefined) ? columns : null
-
-/** The JSON of the rows of each list: the longest part of its statements, and the same in all of them. Bounded like `prepared`. */
-const jsonOfRows = new Map<string, SQL>()
-
-const rowJson = <Field extends string, Table extends PgTable>(
-  { name, table, json }: ListSource<Field, Table>,
-  row: 'numbered' | 'item',
-  role: Role,
-  caller: CallerPlaceholders,
-): SQL => {
-  const key = JSON.stringify([name, role, row])
-  const known = jsonOfRows.get(key)
-  if (known !== undefined) return known
-  const flat = flattened(json(aliasedTable(table, row), caller))
-  jsonOfRows.set(key, flat)
-  return flat
-}
 
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
@@ -227,10 +219,11 @@ const pageStatement = <Field extends string, Table extends PgTable>(
   const { isForward, order, edge, steps, hasFrontier, total } = pickRows(source, request, caller)
   const edgeAt = (ordinal: SQL): SQL => sql`(select ${edge} from numbered where ordinal = ${ordinal})`
   const frontier = hasFrontier ? sql`(select ${edge} from frontier)` : sql`null`
+  const rowJson = (row: string): SQL => source.json(aliasedTable(source.table, row), caller)
   const json =
     pickedColumns(source) === null
-      ? rowJson(source, 'numbered', role, caller)
-      : sql`(select ${rowJson(source, 'item', role, caller)} from ${fromOf(source)} where item.id = numbered.id)`
+      ? rowJson('numbered')
+      : sql`(select ${rowJson('item')} from ${fromOf(source)} where item.id = numbered.id)`
   return compile(
     `${source.name}.list`,
     sql`

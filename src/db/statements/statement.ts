@@ -7,7 +7,7 @@ import {
   contextValues,
   type StatementContext,
 } from './context.ts'
-import { PgDialect, type SQL, sql } from '../schema/drizzle.ts'
+import { PgDialect, type SQL } from '../schema/drizzle.ts'
 import {
   type Columns,
   type ColumnTypes,
@@ -118,11 +118,10 @@ export const compile = (name: StatementName, query: SQL): Compiled => {
   return { text: named(name, numbered), names }
 }
 
-/** The same SQL in few chunks, for a part of statements that are compiled at run time: the number of chunks is what compiling costs. */
-export const flattened = (query: SQL): SQL => {
-  const { sql: text, params } = dialect.sqlToQuery(query)
-  const [first = '', ...rest] = text.split(/\$\d+/).map((part) => sql.raw(part))
-  return sql.join([first, ...rest.map((part, index) => sql`${params[index]}${part}`)])
+/** What SQL with `parameter`s looks like, without their values. */
+export const shapeOf = (part: SQL): string => {
+  const { sql: text, params } = dialect.sqlToQuery(part)
+  return [text, ...params.map(nameOf)].join(' ')
 }
 
 const nameOf = (param: unknown): string => {
