@@ -17,6 +17,7 @@ import {
   translateError,
 } from './errors.ts'
 import { listenForNotifications, type NotificationListener } from './notifications.ts'
+import { chooseOftenUsed } from './often-used.ts'
 import { maxConnections, openPool } from './pool.ts'
 import type { ResultRow, StatementMode } from './session.ts'
 import { type Last, type Runner, runTransaction, type Transaction } from './transaction.ts'
@@ -96,6 +97,7 @@ export const openDatabase = (
   budget: TimeBudget = timeBudget(),
 ): Database => {
   const pool = openPool(options)
+  const modeOfOften = chooseOftenUsed()
   const listening: ReturnType<typeof listenForNotifications>[] = []
 
   const queueFor = (concurrency: number) =>
@@ -213,8 +215,9 @@ export const openDatabase = (
       : send(work, text, values, mode)
 
   return {
-    run: async (text, values, mode = 'prepared') => {
+    run: async (text, values, runMode = 'prepared') => {
       const work = workOutsideTransactions()
+      const mode = runMode === 'often' ? modeOfOften(text, work.caller) : runMode
       return repeatedly(() => inTurn(work, () => runAlone(work, text, values, mode)))
     },
     transaction: async (body, actor) => {

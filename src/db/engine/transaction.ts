@@ -14,6 +14,12 @@ import {
 } from './errors.ts'
 import type { Answer, ResultRow, Session, StatementMode } from './session.ts'
 
+/**
+ * How a statement is to run. `often`: `prepared` if it is used often, otherwise `once`, for statements that clients can make any number
+ * of. In a transaction, `once`.
+ */
+export type RunMode = StatementMode | 'often'
+
 /** What statements run on: a database, or a transaction. */
 export interface Runner {
   /**
@@ -22,11 +28,7 @@ export interface Runner {
    * @throws ConstraintViolation when it violates a constraint
    * @throws DatabaseUnavailable when the database cannot be reached or does not respond in time
    */
-  readonly run: (
-    text: string,
-    values: readonly unknown[],
-    mode?: StatementMode,
-  ) => Promise<readonly ResultRow[]>
+  readonly run: (text: string, values: readonly unknown[], mode?: RunMode) => Promise<readonly ResultRow[]>
   /** Called with each audit event that was recorded, after its commit. */
   readonly audited?: (event: AuditEvent) => void
 }
@@ -171,7 +173,7 @@ export const runTransaction = async <T>(
     expectUsable()
     if (firstError !== null) throw translateError(firstError)
     try {
-      const { rows } = await send(text, values, mode)
+      const { rows } = await send(text, values, mode === 'often' ? 'once' : mode)
       return rows
     } catch (error) {
       throw translateError(error)

@@ -1,11 +1,10 @@
-import { LRUCache } from 'lru-cache'
 import type { Position } from '../../domain/shared/cursors.ts'
 import { maxLimit, type Page, type PageRequest } from '../../domain/shared/pages.ts'
 import type { Principal, Role } from '../../domain/shared/permissions.ts'
 import type { SortBy } from '../../domain/shared/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
-import type { Runner } from '../engine/transaction.ts'
+import type { Runner, RunMode } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../statements/conditions.ts'
 import type { StatementContext } from '../statements/context.ts'
 import { listed } from '../engine/errors.ts'
@@ -13,17 +12,11 @@ import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
 import { expectRow } from '../statements/row-statements.ts'
 import { renderedRows } from '../statements/rendered-rows.ts'
 import { parameter } from '../statements/parameters.ts'
-import {
-  type Compiled,
-  compile,
-  query,
-  runCompiled,
-  shapeOf,
-  type StatementName,
-} from '../statements/statement.ts'
+import { type Compiled, compile, query, runCompiled, type StatementName } from '../statements/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import { collectSortable, countListed, type ListedRows, rowsAfter, rowsOfRange } from './rows.ts'
 import { type PickedRows, type Ranking, searchedRows, type Walk } from './searched.ts'
+import { compiledOnce } from './shapes.ts'
 
 /**
  * Lists. A resource declares its access branches, filters and sort fields; this module builds one statement per page.
@@ -88,9 +81,6 @@ const pageColumns = {
   total: 'int?',
 } as const
 
-/** Statements by their shapes. Clients decide how many there are, so those that were not used for the longest time go. */
-const compiled = new LRUCache<string, Compiled>({ max: 300 })
-
 /**
  * One page of a list as the principal sees it, in one statement: the items, the neighboring pages, and the total if
  * requested.
@@ -114,9 +104,12 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
     limit,
     offset,
   }
-  const statement = statementFor(source, principal.role, request)
-  const mode = isPrepared(source, request) ? 'prepared' : 'once'
-  const row = expectRow(await listed(runCompiled(db, statement, pageColumns, values, mode)))
+  const statement = compiledOnce(source, principal.role, request, () =>
+    pageStatement(source, principal.role, request),
+  )
+  const row = expectRow(
+    await listed(runCompiled(db, statement, pageColumns, values, modeOf(source, request))),
+  )
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
   const isReversed = position?.direction === 'before'
@@ -158,41 +151,13 @@ export const visibilityCheck = (
   return async (ctx, id) => (await check(ctx, { id }))[0]?.is_visible === true
 }
 
-/**
- * Only lists without filters are prepared, since a connection keeps its prepared statements until it closes. A filtered list
- * has to be planned for each request anyway: the best index depends on the values.
- */
-const isPrepared = <Field extends string, Table extends PgTable>(
+/** Only lists without filters are few enough to be prepared at once. Other pages are planned for their values unless one plan suits all. */
+const modeOf = <Field extends string, Table extends PgTable>(
   { filters = [], order }: ListSource<Field, Table>,
-  request: PageRequest,
-): boolean => filters.length === 0 && order.length === 1 && request.offset === 0 && !request.includeTotal
-
-/** The statement of a page. It is compiled once for all pages of its shape: what is compared and sorted, but not with which values. */
-const statementFor = <Field extends string, Table extends PgTable>(
-  source: ListSource<Field, Table>,
-  role: Role,
-  request: PageRequest,
-): Compiled => {
-  const { name, order, rank, filters = [] } = source
-  const { position, offset: skipped, includeTotal } = request
-  const shape = JSON.stringify([
-    name,
-    role,
-    order,
-    rank !== undefined,
-    position && [position.direction, position.values.map((value) => value === null)],
-    skipped === 0,
-    includeTotal,
-    filters.map(({ sql: holds, search }) => [
-      shapeOf(holds),
-      search && [shapeOf(search.cost), search.index && shapeOf(search.index)],
-    ]),
-  ])
-  const known = compiled.get(shape)
-  if (known !== undefined) return known
-  const statement = pageStatement(source, role, request)
-  compiled.set(shape, statement)
-  return statement
+  { offset: skipped, includeTotal }: PageRequest,
+): RunMode => {
+  if (filters.length === 0 && order.length === 1 && skipped === 0 && !includeTotal) return 'prepared'
+  return filters.every(({ plansAlike }) => plansAlike === true) ? 'often' : 'once'
 }
 
 /** The columns of the rows while they are selected; null for all. */
@@ -263,7 +228,7 @@ const listedRows = <Field extends string, Table extends PgTable>(
     exact: exact.map((filter) => filter.sql),
     columns: pickedColumns(source) ?? sql`item.*`,
     isSearched: exact.length < filters.length,
-    maxCount: isPrepared(source, request) ? maxLimit + 1 : null,
+    maxCount: exact.length === filters.length && request.offset === 0 ? maxLimit + 1 : null,
   }
 }
 

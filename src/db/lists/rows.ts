@@ -27,7 +27,7 @@ export interface ListedRows {
   readonly columns: SQL
   /** Whether further filters are too expensive for every row, so that many more rows than those of a page are read. */
   readonly isSearched: boolean
-  /** The maximum of `count` in a prepared statement; null in one that is planned for its values. */
+  /** The maximum of `count`; null if there is none. */
   readonly maxCount: number | null
 }
 

@@ -9,6 +9,8 @@ export interface Condition {
   readonly values: Readonly<Record<string, unknown>>
   /** Set if the condition is too expensive for every row of a list. A request then examines a bounded number of rows. */
   readonly search?: TextSearch
+  /** Whether one plan is as good as any for all of its values, as for an equality. A range can hold for few rows, or for all. */
+  readonly plansAlike?: boolean
 }
 
 export interface TextSearch {

@@ -1,6 +1,5 @@
-import type { StatementMode } from '../engine/session.ts'
 import { resultOf } from './empty-results.ts'
-import type { Runner } from '../engine/transaction.ts'
+import type { Runner, RunMode } from '../engine/transaction.ts'
 import {
   type ContextPlaceholders,
   contextPlaceholders,
@@ -138,7 +137,7 @@ export const runCompiled = async <C extends Columns>(
   { text, names }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,
-  mode: StatementMode = 'prepared',
+  mode: RunMode = 'prepared',
 ): Promise<Row<C>[]> => {
   const rows = await db.run(text, encode(names, values), mode)
   return resultOf(

@@ -39,6 +39,7 @@ export const compileCondition = (condition: TaskCondition, reader: Principal): r
     bindValues(`filter_${index}`, (bind) => ({
       sql: holds(conjunct, bind, reader),
       ...(isExpensive(conjunct) && { search: searchOf(conjunct, bind) }),
+      plansAlike: !someIn(conjunct, ({ kind }) => ofFewOrMany.has(kind)),
     })),
   )
 
@@ -100,13 +101,31 @@ export const groupsIn = (
   return required.find((ids) => ids !== null) ?? null
 }
 
-/** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */
-const isExpensive = (condition: TaskCondition): boolean => {
-  if ('operands' in condition) return condition.operands.some(isExpensive)
-  return condition.kind === 'not' ? isExpensive(condition.operand) : expensive.has(condition.kind)
+/** Whether a condition, or one that it consists of, is one of these. */
+const someIn = (condition: TaskCondition, is: (condition: TaskCondition) => boolean): boolean => {
+  if ('operands' in condition) return condition.operands.some((operand) => someIn(operand, is))
+  return condition.kind === 'not' ? someIn(condition.operand, is) : is(condition)
 }
 
+/** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */
+const isExpensive = (condition: TaskCondition): boolean =>
+  someIn(condition, ({ kind }) => expensive.has(kind))
+
 const expensive = new Set<TaskCondition['kind']>(['search', 'contains', 'matches', 'tagged'])
+
+/**
+ * Conditions that have an index and hold for few tasks or for most, depending on the value. Of 100,000 tasks, a range of due dates that
+ * few have took 513 ms with a plan for any value, and 9 ms with its own; metadata 147 and 22 ms.
+ */
+const ofFewOrMany = new Set<TaskCondition['kind']>([
+  'instant',
+  'day',
+  'date',
+  'number',
+  'has_metadata',
+  'has_key',
+  'metadata',
+])
 
 const searchOf = (condition: TaskCondition, bind: Bind): TextSearch => {
   const query = indexQuery(condition)

@@ -2,7 +2,7 @@ import { localClient } from '../../../src/domain/activity/audit.ts'
 import { createContext } from '../../../src/services/shared/context.ts'
 import t, { type Test } from 'tap'
 import { type Database, openDatabase } from '../../../src/db/engine/client.ts'
-import type { StatementMode } from '../../../src/db/engine/session.ts'
+import type { RunMode } from '../../../src/db/engine/transaction.ts'
 import {
   hasEventsAfter,
   selectEventsForCaller,
@@ -95,7 +95,7 @@ t.before(async () => {
 interface Sent {
   readonly text: string
   readonly values: readonly unknown[]
-  readonly mode: StatementMode | undefined
+  readonly mode: RunMode | undefined
 }
 
 /** The statements that `read` sends. */

@@ -1,0 +1,33 @@
+import { LRUCache } from 'lru-cache'
+import type { StatementMode } from './session.ts'
+
+/** A session keeps what it has prepared until it closes, with a plan that can take a megabyte. */
+const maxPrepared = 60
+
+/** Of one caller, so that nobody takes the places of all others. */
+const maxPreparedOfCaller = 12
+
+const usesToPrepare = 3
+
+/** Statements whose uses are counted. */
+const maxCounted = 300
+
+/** Chooses which statements the sessions prepare, of those that clients can make any number of: the ones that are used often. */
+export const chooseOftenUsed = () => {
+  const uses = new LRUCache<string, number>({ max: maxCounted })
+  /** Their texts, with the callers who were the first to use them often. */
+  const chosen = new Map<string, string>()
+
+  /** How a statement runs that a caller uses once more. */
+  const modeOf = (text: string, caller: string): StatementMode => {
+    if (chosen.has(text)) return 'prepared'
+    const count = (uses.get(text) ?? 0) + 1
+    uses.set(text, count)
+    const ofCaller = [...chosen.values()].filter((one) => one === caller).length
+    if (count < usesToPrepare || chosen.size >= maxPrepared || ofCaller >= maxPreparedOfCaller) return 'once'
+    chosen.set(text, caller)
+    return 'prepared'
+  }
+
+  return modeOf
+}
