@@ -56,7 +56,7 @@ export const selectNotifications = (
       name: ['notifications', ...expand].join('_'),
       table: notifications,
       branches: (caller) => onlyBranch(allowsNotification('notification.see', caller, item)),
-      filters: unread ? [{ sql: sql`${item.read_at} is null`, values: {} }] : [],
+      filters: unread ? [{ sql: sql`${item.read_at} is null`, values: {}, plansAlike: true }] : [],
       ...newest,
       json: (row, caller) => notificationJson(row, expand, caller),
     },

@@ -272,7 +272,7 @@ const orderOf = (sort: string | undefined) =>
   (sort === undefined ? null : parseSort(sort, (name) => (isSortField(name) ? name : undefined))) ??
   newestFirst
 
-const isNotArchived = { sql: sql`${item.archived_at} is null`, values: {} }
+const isNotArchived = { sql: sql`${item.archived_at} is null`, values: {}, plansAlike: true }
 
 /** A page of the caller's projects that pass the filter. @throws FilterError */
 export const selectProjects = (

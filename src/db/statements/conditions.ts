@@ -55,7 +55,10 @@ export const isOfProjects = (column: SQLWrapper, projects: readonly string[]): C
   bindValues('project', (bind) => {
     const ids = projects.filter((id) => id !== 'none')
     const isOfOne = isOneOf(column, 'uuid', ids, bind)
-    return { sql: ids.length === projects.length ? isOfOne : sql`(${column} is null or ${isOfOne})` }
+    return {
+      sql: ids.length === projects.length ? isOfOne : sql`(${column} is null or ${isOfOne})`,
+      plansAlike: true,
+    }
   })
 
 /** Marks a condition as not indexable, so that a request examines a bounded number of rows. */
@@ -76,6 +79,7 @@ export const nameContains = (name: SQLWrapper, part: string): Condition =>
     return {
       sql: contains(name, part, bind),
       search: { cost: sql`1000::float8`, ...(hasBigrams && { index }) },
+      plansAlike: true,
     }
   })
 
