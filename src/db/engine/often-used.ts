@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
 import type { StatementMode } from './session.ts'
 
-/** A session keeps what it has prepared until it closes, with a plan that can take a megabyte. */
-const maxPrepared = 60
+/** A session keeps what it has prepared until it closes: a plan of a list takes a quarter of a megabyte in each of them. */
+const maxPrepared = 30
 
 /** Of one caller, so that nobody takes the places of all others. */
-const maxPreparedOfCaller = 12
+const maxPreparedOfCaller = 10
 
 const usesToPrepare = 3
 
