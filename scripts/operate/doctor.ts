@@ -12,7 +12,7 @@ import { type Config, ConfigError, readConfig, unknownSettings } from '../../src
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { isMissing } from '../../src/data-dir/folder.ts'
 import { expectComplete } from '../../src/data-dir/interrupted.ts'
-import { type ServerConnection, readTimeout } from '../../src/db/engine/connection.ts'
+import { type ServerConnection, maxStatementTime } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
 import { freeBytesOf } from '../../src/data-dir/disk-space.ts'
@@ -228,9 +228,9 @@ const checkDatabase: Check = async (config, t) => {
         `Its clock is ${durationText(Math.abs(clockAhead))} ${clockAhead > 0 ? 'ahead of' : 'behind'} this machine's. Synchronize both with NTP.`,
       )
     const { statementTimeout, notifies } = sessions
-    if (statementTimeout === 0 || statementTimeout > readTimeout)
+    if (statementTimeout === 0 || statementTimeout > maxStatementTime)
       throw new Fault(
-        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${readTimeout}ms'.`,
+        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTime}ms'.`,
       )
     const notificationNote = notifies
       ? ''

@@ -21,7 +21,7 @@ export const archiveFormat = 'taskwright-export'
 
 export const manifestName = 'manifest.json'
 
-export const fileFolder = 'files/'
+const fileFolder = 'files/'
 
 /** The file of each type of record, in the order in which they are read. */
 export const partNames = {

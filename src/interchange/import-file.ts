@@ -1,7 +1,7 @@
 import type { InterchangeRecord, ReportLine } from './records.ts'
 
 /** The formats that can be read. */
-export const importFormats = [
+const importFormats = [
   'taskwright',
   'todoist',
   'todoist_csv',

@@ -9,7 +9,7 @@ const maxSample = 64 * 1024
 const replacement = '\ufffd'
 
 /** UTF-16 by its mark, or by the zeros of the first two characters, if these are ASCII; null for what is not UTF-16. */
-export const utf16Of = (head: Buffer): 'utf-16le' | 'utf-16be' | null => {
+const utf16Of = (head: Buffer): 'utf-16le' | 'utf-16be' | null => {
   const [first, second, third, fourth] = head
   if (first === 0xff && second === 0xfe) return 'utf-16le'
   if (first === 0xfe && second === 0xff) return 'utf-16be'

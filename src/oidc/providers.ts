@@ -70,7 +70,7 @@ export interface Providers {
 const clockTolerance = 30
 
 /** Seconds since the authentication that counts as recent. */
-export const maxAuthenticationAge = 900
+const maxAuthenticationAge = 900
 
 /** Seconds. Bounds how long its `jti` is kept. */
 const maxLogoutTokenAge = 600

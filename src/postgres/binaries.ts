@@ -34,7 +34,7 @@ const releases: Readonly<Record<string, string>> = { '18.4': '2026-05-14' }
 export const releaseOf = (version: string): Date | null =>
   releases[version] === undefined ? null : new Date(releases[version])
 
-export interface BinariesOptions {
+interface BinariesOptions {
   /** The setting POSTGRES_BIN. */
   readonly postgresBin: string | null
   /** A folder for links to the libraries of the package. */

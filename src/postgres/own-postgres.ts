@@ -19,7 +19,7 @@ import { endLeftovers } from './leftovers.ts'
 import { followLog, type Log, type ServerLog } from './log.ts'
 import { minFreeBytes, serverSettings, settingArguments } from './settings.ts'
 
-export interface PostgresOptions {
+interface PostgresOptions {
   /** Exists, and is locked by this process. */
   readonly dataDir: string
   readonly binaries: Binaries

@@ -1,5 +1,5 @@
 /** Bytes of the write-ahead log that may lie on the disk between two checkpoints. */
-export const maxWalBytes = 256 * 1_048_576
+const maxWalBytes = 256 * 1_048_576
 
 /** Bytes of a file of the write-ahead log. */
 const walSegmentBytes = 16 * 1_048_576
@@ -16,7 +16,7 @@ const connectionsOfProcess = 12
 /** Connections of the supervisor, which collects metrics, and of two commands, such as a backup and `npm run admin`. */
 const connectionsOfOthers = 30
 
-export interface ServerSettings {
+interface ServerSettings {
   /** Processes of the service. */
   readonly workers: number
   /** A port of 127.0.0.1; null listens on a socket in the data folder. */

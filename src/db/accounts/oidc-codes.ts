@@ -9,7 +9,7 @@ import { type EndedLogin, loginHashes } from './logout-tokens.ts'
 import { logoutTokens, oidcCodes } from '../schema/tables.ts'
 
 /** Lifetime of a code in seconds, from when the provider has sent the browser back. */
-export const oidcCodeLifetime = 60
+const oidcCodeLifetime = 60
 
 const insert = builtStatement(
   'oidc_codes.insert',

@@ -20,7 +20,7 @@ import { rowsOfMemberships, unionOfBranches } from '../access/branches.ts'
 import { type CallerPlaceholders, changeBranches, seesTask } from '../access/permissions.ts'
 import { isMember, isProjectLive } from '../access/access-relations.ts'
 import type { ContextPlaceholders, StatementContext } from '../statements/context.ts'
-import { listed } from '../engine/errors.ts'
+import { orTooExpensive } from '../engine/errors.ts'
 import { horizon } from '../shared/horizon.ts'
 import { nilId } from '../../domain/shared/nil-id.ts'
 import type { Placeholders } from '../statements/parameters.ts'
@@ -348,7 +348,7 @@ export const selectTaskChanges = async (
           any_assignee: assignees === null,
           assignees: assignees ?? [],
         })
-  const row = expectRow(await listed(rows))
+  const row = expectRow(await orTooExpensive(rows))
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.

@@ -3,7 +3,7 @@ import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { type TimeBudget, timeBudget } from '../../concurrency/time-budget.ts'
 import { background, currentWork, type Work, writes } from '../../concurrency/work.ts'
-import { readTimeout, type ServerConnection } from './connection.ts'
+import { maxStatementTime, type ServerConnection } from './connection.ts'
 import {
   isReadOnly,
   isRolledBack,
@@ -64,8 +64,8 @@ const maxWaitingPerPrincipal = 200
 
 /**
  * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels a statement earlier
- * (`readTimeout`, `writeTimeout`), so after this time its connection is dead. A transaction waits twice, for its slot and for a
- * connection, and has this time for all of its statements.
+ * (`maxStatementTime`), so after this time its connection is dead. A transaction waits twice, for its slot and for a connection, and has
+ * this time for all of its statements.
  */
 const defaultDeadline = 10_000
 
@@ -88,7 +88,7 @@ const maxConnectionsPerPrincipal = 3
  * Milliseconds that a statement or a transaction counts towards the budget of its caller, at most. Beyond the time of a read, it has
  * mostly waited for the locks of others: the one who waits is not the one to slow down.
  */
-const maxCharge = readTimeout
+const maxCharge = maxStatementTime
 
 /** Opens a database. It connects at the first statement. */
 export const openDatabase = (

@@ -21,10 +21,10 @@ const connectSeconds = 5
  * Milliseconds after which PostgreSQL cancels a statement of a session: of reads, which a caller can make expensive. Transactions have
  * another limit. PgBouncer in transaction mode ignores it as a startup parameter: the user of the database must have the same setting.
  */
-export const readTimeout = 2_000
+export const maxStatementTime = 2_000
 
 /** The same for each statement of a transaction, which can wait for the locks of others. */
-export const writeTimeout = 8_000
+export const maxStatementTimeInTransaction = 8_000
 
 /** Options for postgres.js, with times in seconds. The server's URL is a separate argument of the driver. */
 const optionsFor = ({ path }: ServerConnection): DriverOptions => ({
@@ -42,7 +42,7 @@ const optionsFor = ({ path }: ServerConnection): DriverOptions => ({
   idle_timeout: 300,
   connection: {
     application_name: 'taskwright',
-    statement_timeout: readTimeout,
+    statement_timeout: maxStatementTime,
     timezone: 'UTC',
     // For statements of a few milliseconds, JIT compilation costs more than it saves. A string: the driver omits `false`.
     jit: 'off',

@@ -7,7 +7,7 @@ import { DatabaseUnavailable, translateError } from './errors.ts'
 import { listenForNotifications } from './notifications.ts'
 
 /** The state of a reachable database, for finding configuration errors. */
-export interface Diagnosis {
+interface Diagnosis {
   /** `server_version_num`: 150004 is 15.4. */
   readonly version: number
   /** Whether the user has the privileges that migrations need. */

@@ -129,7 +129,7 @@ export const isOutage = (error: unknown): error is DatabaseUnavailable =>
  *
  * @throws ListTooExpensive
  */
-export const listed = async <T>(rows: Promise<T>): Promise<T> => {
+export const orTooExpensive = async <T>(rows: Promise<T>): Promise<T> => {
   try {
     return await rows
   } catch (error) {

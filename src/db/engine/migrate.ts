@@ -45,7 +45,7 @@ interface Applied {
 }
 
 /** Numbers of migrations. `unknown` ones belong to a newer version of the service. */
-export interface MigrationState {
+interface MigrationState {
   readonly applied: number
   readonly pending: number
   readonly unknown: number

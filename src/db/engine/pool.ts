@@ -9,7 +9,7 @@ export const maxConnections = 10
 const maxAge = 45 * 60_000
 
 /** The sessions of a process. Sessions that were lost are replaced when the next statement needs one. */
-export interface Pool {
+interface Pool {
   /** The session with the fewest statements, among those that no transaction holds. */
   take(): Session
   /** Gives back a session that a transaction has held. */

@@ -2,7 +2,7 @@ import { channel } from 'node:diagnostics_channel'
 import { startDeadline, withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
 import type { AuditEvent } from '../../domain/activity/audit.ts'
-import { writeTimeout } from './connection.ts'
+import { maxStatementTimeInTransaction } from './connection.ts'
 import {
   DatabaseUnavailable,
   isAborted,
@@ -182,7 +182,7 @@ export const runTransaction = async <T>(
 
   const settings = [
     `idle_in_transaction_session_timeout = ${idleTimeout}`,
-    `statement_timeout = ${writeTimeout}`,
+    `statement_timeout = ${maxStatementTimeInTransaction}`,
   ]
   if (actor !== null) settings.push(`taskwright.actor = '${actor}'`)
   // Not awaited: the first statement of `body` is sent with it. The statements after it fail with it.

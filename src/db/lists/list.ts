@@ -7,7 +7,7 @@ import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Runner, RunMode } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../statements/conditions.ts'
 import type { StatementContext } from '../statements/context.ts'
-import { listed } from '../engine/errors.ts'
+import { orTooExpensive } from '../engine/errors.ts'
 import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
 import { expectRow } from '../statements/row-statements.ts'
 import { renderedRows } from '../statements/rendered-rows.ts'
@@ -108,7 +108,7 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
     pageStatement(source, principal.role, request),
   )
   const row = expectRow(
-    await listed(runCompiled(db, statement, pageColumns, values, modeOf(source, request))),
+    await orTooExpensive(runCompiled(db, statement, pageColumns, values, modeOf(source, request))),
   )
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]

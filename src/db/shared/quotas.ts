@@ -30,7 +30,7 @@ export const maxWebhooks = 100
 const maxCountedTasks = sql.raw('20000')
 
 /** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */
-export const effectiveQuota = (own: SQLWrapper, defaultQuota: SQL): SQL<number | null> =>
+const effectiveQuota = (own: SQLWrapper, defaultQuota: SQL): SQL<number | null> =>
   sql`case when ${own} is null then ${defaultQuota} else nullif(${own}, 0) end`
 
 /** Locks a user whose counters a transaction changes, or whose rows it counts: another one waits, and then counts its rows as well. */

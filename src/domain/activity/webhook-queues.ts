@@ -3,7 +3,7 @@
  * webhook: `prompt` after a success within `promptTime`, `slow` after a request that took longer, and otherwise `unproven`, as at first.
  * A request that takes longer moves its webhook to `slow` while it runs: after `promptTime`, it occupies no slot of either queue.
  */
-export const webhookQueues = ['prompt', 'unproven', 'slow'] as const
+const webhookQueues = ['prompt', 'unproven', 'slow'] as const
 
 export type WebhookQueue = (typeof webhookQueues)[number]
 

@@ -45,7 +45,7 @@ export interface TaskListQuery {
   readonly all?: boolean
 }
 
-export const taskSortFields = [
+const taskSortFields = [
   'created_at',
   'updated_at',
   'due',

@@ -74,7 +74,7 @@ export const columnName = (text: string): string => {
 export const isUtcColumn = (text: string): boolean => /\butc\b/i.test(text)
 
 /** The text in lower case, with its letters and digits only. */
-export const plainName = (text: string): string => {
+const plainName = (text: string): string => {
   if (text.length > maxWord || hasTooManyMarks(text)) return ''
   return text.trim() === '#'
     ? 'id'

@@ -1,4 +1,4 @@
-import { lockCaller } from '../../db/statements/callers.ts'
+import { lockCaller } from '../../db/accounts/caller-lock.ts'
 import { newId } from '../../db/shared/ids.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import {

@@ -1,8 +1,8 @@
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { and, eq, isNull } from '../schema/drizzle.ts'
 import { users } from '../schema/tables.ts'
-import { builtStatement } from './built-statement.ts'
-import type { TransactionContext } from './context.ts'
+import { builtStatement } from '../statements/built-statement.ts'
+import type { TransactionContext } from '../statements/context.ts'
 import { CallerGone } from '../engine/errors.ts'
 import type { Transaction } from '../engine/transaction.ts'
 
@@ -23,9 +23,9 @@ const lock = builtStatement('users.lock_caller', { id: 'uuid' }, (db, p) =>
  */
 export const lockCaller = ({ db, principal }: TransactionContext<Principal>): Promise<void> | null =>
   // The shell has no account.
-  principal.credential.kind === 'shell' ? null : lockAccount(db, principal.userId)
+  principal.credential.kind === 'shell' ? null : expectLocked(db, principal.userId)
 
-const lockAccount = async (db: Transaction, id: string): Promise<void> => {
+const expectLocked = async (db: Transaction, id: string): Promise<void> => {
   const rows = await lock(db, { id })
   if (rows.length === 0) throw new CallerGone()
 }
