@@ -471,7 +471,8 @@ export interface paths {
          *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
          *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
          *       is compared with the ETag after the previous item for that task.
-         *     * **Subtasks.** Subtasks move or are deleted with their parents, and the items after that find them there. The counts
+         *     * **Subtasks.** An item of `create` can name an item before it as its `parent`, so that one request creates a task with
+         *       its subtasks. Subtasks move or are deleted with their parents, and the items after that find them there. The counts
          *       of parents change after the last item.
          *     * **Text.** All titles and descriptions together can have at most 262,144 characters. Only the first 8,192
          *       characters of each description count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as
@@ -3938,13 +3939,68 @@ export interface components {
             atomic?: boolean;
             /** @description Whether to return the expected results without changing anything. */
             dry_run?: boolean;
-            create?: components["schemas"]["TaskCreate"][];
+            create?: components["schemas"]["TaskBatchCreation"][];
             update?: components["schemas"]["TaskBatchUpdate"][];
             delete?: components["schemas"]["TaskBatchDeletion"][];
             /** @description Tags to add to tasks. */
             tag?: components["schemas"]["TaskBatchTagging"][];
             /** @description Tags to remove from tasks. */
             untag?: components["schemas"]["TaskBatchUntagging"][];
+        };
+        /** @description A task to create, with the fields of `TaskCreate`, and its parent among the items before it. */
+        TaskBatchCreation: {
+            title: components["schemas"]["TaskTitle"];
+            /** @default  */
+            description: string;
+            /** @default todo */
+            status: components["schemas"]["TaskStatus"];
+            /** @default none */
+            priority: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at?: string | null;
+            /**
+             * Format: date
+             * @description An all-day start, instead of `start_at`.
+             */
+            start_on?: string | null;
+            /**
+             * Format: date-time
+             * @description Must not be before the start.
+             */
+            due_at?: string | null;
+            /**
+             * Format: date
+             * @description An all-day due date, instead of `due_at`. Must not be before the start.
+             */
+            due_on?: string | null;
+            /** @description Defaults to you. */
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
+            /**
+             * Format: uuid
+             * @description A project in which you are at least an editor. Defaults to the project of the parent; without a parent, the task is personal.
+             */
+            project_id?: string | null;
+            /**
+             * Format: uuid
+             * @description A section of the project.
+             */
+            section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The parent task, which must be in the same project, or a personal task of the same owner. A tree can have at most 8 levels.
+             */
+            parent_id?: string | null;
+            /** @description The index, in `create`, of an item before this one, whose task is the parent, instead of `parent_id`. If that item fails, so does this one. */
+            parent?: number;
+            recurrence?: components["schemas"]["RecurrenceCreate"];
+            metadata?: components["schemas"]["MetadataCreate"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
+            /** @description Tags to add to the task. */
+            tag_ids?: string[];
+            /** @description Names of tags to add to the task: tags of its project, or your own if the task is personal. Names are compared as in `createTag`, and missing tags are created. */
+            tag_names?: string[];
         };
         /** @description A task to update. */
         TaskBatchUpdate: {

@@ -532,6 +532,13 @@ export const problems = {
     new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
   invalidParent: (detail: string) =>
     new Problem('invalid_parent', `parent_id ${detail}.`, at('/parent_id', detail)),
+  parentTwice: () => problems.invalidParent('must not be sent together with parent'),
+  parentNotCreated: () =>
+    new Problem(
+      'unknown_reference',
+      'The parent is no item before this one, or was not created.',
+      at('/parent', 'must be the index of an item before this one that creates a task'),
+    ),
   parentElsewhere: () =>
     problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
   parentCycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),

@@ -194,6 +194,99 @@ t.test('200: a failed item does not affect the others', async (t) => {
   t.match((await readTask(stranger, foreign.id)).task, foreign)
 })
 
+t.test('items that name their parent among those before them', async (t) => {
+  const { owner } = await peopleOf('tree')
+  const projectId = (
+    await service.expect('createProject', 201, { token: owner.token, body: { name: 'Office' } })
+  ).body.id
+  const treeOf = async (results: Results) =>
+    Promise.all(results.create.map(async ({ task_id }) => (await readTask(owner, task_id ?? '')).task))
+
+  await t.test('201 for a task with its subtasks, in the place of the task', async (t) => {
+    const body = {
+      atomic: true,
+      create: [
+        { title: 'Move', project_id: projectId },
+        { title: 'Pack', parent: 0 },
+        { title: 'Label the boxes', parent: 1, status: 'done' },
+        { title: 'Sign the lease', parent: 0, status: 'done' },
+      ],
+    }
+    const results = await run(owner, body)
+    const [move, pack, label, sign] = await treeOf(results)
+    t.strictSame(
+      [move, pack, label, sign].map((task) => [task?.parent_id, task?.project_id]),
+      [null, move?.id, pack?.id, move?.id].map((parent) => [parent, projectId]),
+    )
+    t.match(move, { subtask_count: 2, open_subtask_count: 1 })
+    t.match(pack, { subtask_count: 1, open_subtask_count: 0 })
+    const etags = [move, pack, label, sign].map((task) => `"${task?.version}"`)
+    t.strictSame(
+      results.create.map(({ etag }) => etag),
+      etags,
+      'the ETags are those of the tasks',
+    )
+  })
+
+  await t.test('422 for an item that is not before, failed, or has another parent as well', async (t) => {
+    const other = await createTask(owner)
+    const results = await run(owner, {
+      create: [
+        { title: 'Itself', parent: 0 },
+        { title: 'Later', parent: 2 },
+        { title: 'Fails', assignee_id: unknownId },
+        { title: 'Below what failed', parent: 2 },
+        { title: 'Good' },
+        { title: 'Two parents', parent: 4, parent_id: other.id },
+        { title: 'Below what is good', parent: 4 },
+      ],
+    })
+    t.strictSame(statusesOf(results), { create: [422, 422, 422, 422, 201, 422, 201] })
+    t.strictSame(
+      results.create.flatMap(({ problem }) => (problem ? pointersOf(problem) : [])),
+      [
+        '/create/0/parent',
+        '/create/1/parent',
+        '/create/2/assignee_id',
+        '/create/3/parent',
+        '/create/5/parent_id',
+      ],
+    )
+    t.equal(
+      (await readTask(owner, results.create[6]?.task_id ?? '')).task.parent_id,
+      results.create[4]?.task_id,
+    )
+    const atomic = await send(owner, {
+      atomic: true,
+      create: [{ title: 'Alone' }, { title: 'Lost', parent: 7 }],
+    })
+    t.equal(atomic.status, 422)
+    const { body } = await service.expect('listTasks', 200, { token: owner.token, query: { q: 'Alone' } })
+    t.strictSame(body.items, [], 'nothing is created')
+    for (const parent of [-1, 0.5, 500])
+      t.equal((await send(owner, { create: [{ title: 'x', parent }] })).status, 400, String(parent))
+  })
+
+  await t.test('the rules of subtasks hold', async (t) => {
+    const nested = await run(owner, {
+      create: Array.from({ length: 9 }, (_, index) => ({
+        title: `Level ${index + 1}`,
+        ...(index > 0 && { parent: index - 1 }),
+      })),
+    })
+    t.strictSame(statusesOf(nested), { create: [...Array<number>(8).fill(201), 422] })
+    t.match(nested.create[8]?.problem, { code: 'invalid_parent' })
+    const weekly = { due_on: '2027-01-04', recurrence: { rule: 'FREQ=WEEKLY' } }
+    const recurring = await run(owner, {
+      create: [
+        { title: 'Clean', ...weekly },
+        { title: 'Clean the sink', parent: 0, ...weekly },
+      ],
+    })
+    t.strictSame(statusesOf(recurring), { create: [201, 422] })
+  })
+})
+
 t.test('200: several tags on one task', async (t) => {
   const { owner, tag, tagged } = await newTasks('several')
   const tags: Tag[] = [tag, await createTag(owner, 'second'), await createTag(owner, 'third')]

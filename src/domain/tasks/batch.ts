@@ -1,6 +1,9 @@
 /** The items of a batch, by kind. */
 export interface TaskBatch<NewTask, TaskChange> {
-  readonly create?: readonly NewTask[]
+  readonly create?: readonly (NewTask & {
+    /** The index of an item before it that creates its parent. */
+    readonly parent?: number
+  })[]
   readonly update?: readonly (NamedTask & { readonly patch: TaskChange })[]
   readonly delete?: readonly NamedTask[]
   readonly tag?: readonly NamedLink[]

@@ -119,10 +119,14 @@ const checkItems = (batch: Batch): void => {
 
 /** Plans the items in their order. One that fails plans nothing. */
 const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
-  const each = <Item>(kind: BatchKind, items: readonly Item[] = [], planItem: (item: Item) => string) =>
+  const each = <Item>(
+    kind: BatchKind,
+    items: readonly Item[] = [],
+    planItem: (item: Item, index: number) => string,
+  ) =>
     items.map((item, index): BatchResult => {
       try {
-        const id = planItem(item)
+        const id = planItem(item, index)
         const task = plan.tasks.get(id)
         const version = task === undefined || task.isTrashed ? null : task.version
         return { kind, index, problem: null, id: kind === 'create' ? id : null, version }
@@ -131,10 +135,12 @@ const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
         throw error
       }
     })
+  const created: string[] = []
   return [
-    ...each('create', batch.create, (task) => {
+    ...each('create', batch.create, ({ parent, ...task }, index) => {
       const id = newId()
-      planCreation(plan, id, task)
+      planCreation(plan, id, parent === undefined ? task : { ...task, ...parentAmong(created, parent, task) })
+      created[index] = id
       return id
     }),
     ...each('update', batch.update, ({ task_id: id, patch, ...item }) => {
@@ -154,6 +160,18 @@ const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
       return id
     }),
   ]
+}
+
+/**
+ * The parent that an item before this one has created.
+ *
+ * @throws Problem 422 if it has not, or if the item names another parent as well
+ */
+const parentAmong = (created: readonly string[], parent: number, { parent_id }: NewTask) => {
+  if (parent_id !== undefined) throw problems.parentTwice()
+  const id = created[parent]
+  if (id === undefined) throw problems.parentNotCreated()
+  return { parent_id: id }
 }
 
 /** The entity tag of an item has quotes. */
