@@ -6085,6 +6085,11 @@ export interface components {
         Health: {
             /** @enum {string} */
             status: "ok";
+            /**
+             * @description The version of the service, as in `info.version`.
+             * @example 0.3.0
+             */
+            version: string;
         };
         /** @description Whether the service can handle requests, and which functions fail. */
         Readiness: {
@@ -6175,6 +6180,7 @@ export interface components {
         NoContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 [name: string]: unknown;
             };
             content?: never;
@@ -6183,6 +6189,7 @@ export interface components {
         NotModified: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
             };
@@ -6192,6 +6199,7 @@ export interface components {
         Registered: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 Location: components["headers"]["Location"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -6204,6 +6212,7 @@ export interface components {
         SignedIn: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6215,6 +6224,7 @@ export interface components {
         TaskRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6227,6 +6237,7 @@ export interface components {
         OccurrencesRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6238,6 +6249,7 @@ export interface components {
         TaskPage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 Link: components["headers"]["Link"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6250,6 +6262,7 @@ export interface components {
         TagPage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 Link: components["headers"]["Link"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6262,6 +6275,7 @@ export interface components {
         CommentRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6274,6 +6288,7 @@ export interface components {
         Download: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 "Last-Modified": components["headers"]["LastModified"];
@@ -6292,6 +6307,7 @@ export interface components {
         PartialDownload: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 "Last-Modified": components["headers"]["LastModified"];
@@ -6311,6 +6327,7 @@ export interface components {
         LinkedDownload: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateForAMinute"];
                 "Cross-Origin-Resource-Policy": components["headers"]["CrossOrigin"];
@@ -6330,6 +6347,7 @@ export interface components {
         PartialLinkedDownload: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateForAMinute"];
                 "Cross-Origin-Resource-Policy": components["headers"]["CrossOrigin"];
@@ -6350,6 +6368,7 @@ export interface components {
         Thumbnail: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 "Content-Length": components["headers"]["ContentLength"];
@@ -6363,6 +6382,7 @@ export interface components {
         ProjectRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6375,6 +6395,7 @@ export interface components {
         SectionRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6387,6 +6408,7 @@ export interface components {
         ProjectMemberRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6399,6 +6421,7 @@ export interface components {
         ProjectTeamRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6411,6 +6434,7 @@ export interface components {
         TeamRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6423,6 +6447,7 @@ export interface components {
         TeamMemberRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6435,6 +6460,7 @@ export interface components {
         NotificationSettingsRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6447,6 +6473,7 @@ export interface components {
         ReminderRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6459,6 +6486,7 @@ export interface components {
         WebhookRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6471,6 +6499,7 @@ export interface components {
         WebhookDeliveryCreated: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 Location: components["headers"]["Location"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
@@ -6484,6 +6513,7 @@ export interface components {
         FeedRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6496,6 +6526,7 @@ export interface components {
         FeedGone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6507,6 +6538,7 @@ export interface components {
         ExportRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 /**
                  * @description The `poll_after_seconds` of the body. Absent once the export has ended.
@@ -6524,6 +6556,7 @@ export interface components {
         ExportWithoutFile: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6535,6 +6568,7 @@ export interface components {
         ImportRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 /**
                  * @description The `poll_after_seconds` of the body. Absent if nothing happens in the background.
@@ -6552,6 +6586,7 @@ export interface components {
         ImportState: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6563,6 +6598,7 @@ export interface components {
         UserRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -6575,6 +6611,7 @@ export interface components {
         BadRequest: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6586,6 +6623,7 @@ export interface components {
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
@@ -6598,6 +6636,7 @@ export interface components {
         InvalidCredentials: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
@@ -6610,6 +6649,7 @@ export interface components {
         ForbiddenOrUnproven: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -6622,6 +6662,7 @@ export interface components {
         Forbidden: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -6634,6 +6675,7 @@ export interface components {
         AccountDisabled: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6645,6 +6687,7 @@ export interface components {
         NoPassword: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6656,6 +6699,7 @@ export interface components {
         PasswordsClosed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6667,6 +6711,7 @@ export interface components {
         OidcRefused: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6678,6 +6723,7 @@ export interface components {
         IdentityTaken: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6689,6 +6735,7 @@ export interface components {
         LastSignInMethod: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6700,6 +6747,7 @@ export interface components {
         RegistrationClosed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6711,6 +6759,7 @@ export interface components {
         InvitationForbidden: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -6723,6 +6772,7 @@ export interface components {
         InvitationsDisabled: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6734,6 +6784,7 @@ export interface components {
         NotFound: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6745,6 +6796,7 @@ export interface components {
         UserConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6756,6 +6808,7 @@ export interface components {
         LastAdminOrManager: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6767,6 +6820,7 @@ export interface components {
         ProjectArchived: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6778,6 +6832,7 @@ export interface components {
         RelationRefused: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6789,6 +6844,7 @@ export interface components {
         TaskConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6800,6 +6856,7 @@ export interface components {
         WebhookDisabled: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6811,6 +6868,7 @@ export interface components {
         LastManager: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6822,6 +6880,7 @@ export interface components {
         MemberRemovalConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6833,6 +6892,7 @@ export interface components {
         TagConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6844,6 +6904,7 @@ export interface components {
         ReminderExists: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6855,6 +6916,7 @@ export interface components {
         UploadConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6866,6 +6928,7 @@ export interface components {
         SecondFactorConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6877,6 +6940,7 @@ export interface components {
         Gone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6888,6 +6952,7 @@ export interface components {
         LinkGone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6899,6 +6964,7 @@ export interface components {
         EventsForgotten: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6910,6 +6976,7 @@ export interface components {
         ChangesForgotten: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6921,6 +6988,7 @@ export interface components {
         UploadGone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6932,6 +7000,7 @@ export interface components {
         TusVersionUnsupported: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Tus-Version": components["headers"]["TusVersion"];
                 [name: string]: unknown;
@@ -6944,6 +7013,7 @@ export interface components {
         ChunkPreconditionFailed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 /**
                  * @description The supported versions of the tus protocol.
@@ -6960,6 +7030,7 @@ export interface components {
         PreconditionFailed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6971,6 +7042,7 @@ export interface components {
         ContentTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6982,6 +7054,7 @@ export interface components {
         UploadTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -6993,6 +7066,7 @@ export interface components {
         UnsupportedMediaType: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 [name: string]: unknown;
@@ -7005,6 +7079,7 @@ export interface components {
         UnsupportedImage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7016,6 +7091,7 @@ export interface components {
         UnsupportedPatchType: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 "Accept-Patch": components["headers"]["AcceptPatch"];
@@ -7029,6 +7105,7 @@ export interface components {
         RangeNotSatisfiable: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Content-Range": components["headers"]["ContentRange"];
                 [name: string]: unknown;
@@ -7041,6 +7118,7 @@ export interface components {
         InvitationInvalid: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7052,6 +7130,7 @@ export interface components {
         DigestMismatch: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7063,6 +7142,7 @@ export interface components {
         ImageTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7074,6 +7154,7 @@ export interface components {
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7085,6 +7166,7 @@ export interface components {
         UnprocessableWebhook: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7096,6 +7178,7 @@ export interface components {
         ListTooExpensive: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7107,6 +7190,7 @@ export interface components {
         UnprocessableUpload: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7118,6 +7202,7 @@ export interface components {
         WrongProof: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7129,6 +7214,7 @@ export interface components {
         UploadLocked: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
@@ -7141,6 +7227,7 @@ export interface components {
         TooManyRequests: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -7155,6 +7242,7 @@ export interface components {
         ChecksumMismatch: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7166,6 +7254,7 @@ export interface components {
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
@@ -7178,6 +7267,7 @@ export interface components {
         OutcomeUnknown: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7189,6 +7279,7 @@ export interface components {
         InsufficientStorage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "API-Version": components["headers"]["ApiVersion"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -7546,6 +7637,11 @@ export interface components {
          * @example 0199c0f0-1111-7222-8333-444455556666
          */
         RequestId: string;
+        /**
+         * @description The version of the contract that the service speaks, its `info.version`.
+         * @example 0.3.0
+         */
+        ApiVersion: string;
         /**
          * @description The strong entity tag of the returned representation.
          * @example "7"
@@ -7926,6 +8022,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -7955,6 +8052,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -7989,6 +8087,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -8047,6 +8146,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -8086,6 +8186,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -8119,6 +8220,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
@@ -8301,6 +8403,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -8577,6 +8680,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
@@ -8623,6 +8727,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -8700,6 +8805,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETagOfTask"];
                     [name: string]: unknown;
                 };
@@ -8745,6 +8851,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETagOfTask"];
                     [name: string]: unknown;
                 };
@@ -8793,6 +8900,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     Link: components["headers"]["Link"];
                     [name: string]: unknown;
@@ -8842,6 +8950,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -8886,6 +8995,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -8934,6 +9044,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -8977,6 +9088,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Task-ETag": components["headers"]["TaskETag"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
@@ -9056,6 +9168,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Task-ETag": components["headers"]["TaskETag"];
                     [name: string]: unknown;
                 };
@@ -9139,6 +9252,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -9184,6 +9298,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Task-ETag": components["headers"]["TaskETag"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
@@ -9278,6 +9393,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Task-ETag": components["headers"]["TaskETag"];
                     [name: string]: unknown;
                 };
@@ -9355,6 +9471,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     Location: components["headers"]["Location"];
                     [name: string]: unknown;
@@ -9460,6 +9577,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     Location: components["headers"]["Location"];
@@ -9506,6 +9624,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Tus-Version": components["headers"]["TusVersion"];
                     "Tus-Extension": components["headers"]["TusExtension"];
@@ -9554,6 +9673,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     Location: components["headers"]["Location"];
@@ -9591,6 +9711,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Tus-Version": components["headers"]["TusVersion"];
                     "Tus-Extension": components["headers"]["TusExtension"];
@@ -9629,6 +9750,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     [name: string]: unknown;
                 };
@@ -9669,6 +9791,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Upload-Offset": components["headers"]["UploadOffset"];
@@ -9729,6 +9852,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Upload-Offset": components["headers"]["UploadOffset"];
@@ -9785,6 +9909,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -9821,6 +9946,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -9867,6 +9993,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -9949,6 +10076,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -9985,6 +10113,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -10354,6 +10483,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -10397,6 +10527,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -10572,6 +10703,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -10659,6 +10791,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -10746,6 +10879,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -10833,6 +10967,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -10918,6 +11053,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -10954,6 +11090,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -11108,6 +11245,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11195,6 +11333,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -11282,6 +11421,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11325,6 +11465,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
@@ -11393,6 +11534,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -11458,6 +11600,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11498,6 +11641,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11604,6 +11748,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11644,6 +11789,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11750,6 +11896,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -11792,6 +11939,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -11828,6 +11976,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -11930,6 +12079,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12031,6 +12181,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12073,6 +12224,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -12231,6 +12383,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12268,6 +12421,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "X-Accel-Buffering": components["headers"]["NoBuffering"];
                     [name: string]: unknown;
@@ -12312,6 +12466,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12355,6 +12510,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12391,6 +12547,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["NoStore"];
@@ -12539,6 +12696,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
@@ -12619,6 +12777,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12660,6 +12819,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -12732,6 +12892,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -12768,6 +12929,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["NoStore"];
@@ -12915,6 +13077,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
@@ -12965,6 +13128,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -13005,6 +13169,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -13041,6 +13206,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Retry-After": components["headers"]["PollAfter"];
@@ -13224,6 +13390,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     Location: components["headers"]["Location"];
                     [name: string]: unknown;
@@ -13312,6 +13479,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -13350,6 +13518,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Retry-After": components["headers"]["PollAfter"];
@@ -13607,6 +13776,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -13650,6 +13820,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -13686,6 +13857,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -13869,6 +14041,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -14051,6 +14224,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -14135,6 +14309,7 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -14228,6 +14403,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -14264,6 +14440,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
@@ -14337,6 +14514,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -14397,6 +14575,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -14428,6 +14607,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
@@ -14465,6 +14645,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14542,6 +14723,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -14582,6 +14764,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14593,6 +14776,7 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -14601,6 +14785,7 @@ export interface operations {
             400: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14615,6 +14800,7 @@ export interface operations {
             404: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14642,6 +14828,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14665,6 +14852,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -14694,6 +14882,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PublicNoCache"];
                     [name: string]: unknown;
@@ -14726,6 +14915,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "API-Version": components["headers"]["ApiVersion"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PublicNoCache"];
                     [name: string]: unknown;

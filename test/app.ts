@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { load as parseYaml } from 'js-yaml'
 import { newId } from '../src/db/shared/ids.ts'
+import { version } from '../src/domain/shared/version.ts'
 import { maxBodyBytes } from '../src/http/body.ts'
 import type { SeenResponse } from '../scripts/client/contract-check.ts'
 import { eventually } from './fixture/eventually.ts'
@@ -34,6 +35,7 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
     {
       sniffing: headers.get('x-content-type-options'),
       requestId,
+      apiVersion: headers.get('api-version'),
       type: headers.get('content-type'),
       caching: headers.get('cache-control'),
       body,
@@ -42,6 +44,7 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
     {
       sniffing: /^nosniff$/,
       requestId: /^[0-9a-f-]{36}$/,
+      apiVersion: version,
       ...(isProblem && {
         type: /^application\/problem\+json; charset=utf-8$/,
         caching: /^no-store$/,

@@ -8,9 +8,10 @@ const live = (changes: Partial<SeenResponse> & { readonly cacheControl?: string 
   headers: new Headers({
     'content-type': 'application/json',
     'x-request-id': 'some-id',
+    'api-version': '1.2.3',
     'cache-control': changes.cacheControl ?? 'no-store',
   }),
-  body: { status: 'ok' },
+  body: { status: 'ok', version: '1.2.3' },
   ...changes,
 })
 
@@ -24,7 +25,10 @@ t.test('an undocumented status, header value or field fails', async (t) => {
   t.throws(check(live({ status: 202 })), /getLiveness 202 is not documented/)
   t.throws(check(live({ cacheControl: 'public' })), /Cache-Control: public, not "no-store"/)
   t.throws(check(live({ body: {} })), /must have required property 'status'/)
-  t.throws(check(live({ body: { status: 'ok', extra: 1 } })), /must NOT have unevaluated properties/)
+  t.throws(
+    check(live({ body: { status: 'ok', version: '1.2.3', extra: 1 } })),
+    /must NOT have unevaluated properties/,
+  )
 })
 
 t.test('a value that is not listed in an enumeration that may grow fails', async (t) => {
@@ -46,7 +50,11 @@ t.test('an undocumented field fails at any depth', async (t) => {
     errors: [{ pointer: '/x', detail: 'is required', ...changes }],
   })
   const refused = (changes: object) => {
-    const headers = { 'content-type': 'application/problem+json', 'x-request-id': 'some-id' }
+    const headers = {
+      'content-type': 'application/problem+json',
+      'x-request-id': 'some-id',
+      'api-version': '1.2.3',
+    }
     const body = problem(changes)
     return live({ status: 400, headers: new Headers({ ...headers, 'cache-control': 'no-store' }), body })
   }

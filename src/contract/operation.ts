@@ -126,6 +126,7 @@ type ResponseBodyOf<Response> = Response extends { content: infer Content }
 
 /** Headers that the adapter sets, from the contract or from the request. */
 type AdapterHeader =
+  | 'API-Version'
   | 'Cache-Control'
   | 'Cross-Origin-Resource-Policy'
   | 'Accept-Ranges'

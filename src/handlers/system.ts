@@ -18,7 +18,7 @@ export const systemHandlers = ({ contract, checkReadiness }: Deps) => {
   const jsonETag = quoteETag(digest(contract.json))
   return {
     async getLiveness() {
-      return { status: 200, body: { status: 'ok' } }
+      return { status: 200, body: { status: 'ok', version } }
     },
 
     async getReadiness() {

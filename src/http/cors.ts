@@ -9,6 +9,7 @@ type Headers = Readonly<Record<string, string>>
 
 /** Response headers of the contract that are not CORS-safelisted. */
 const exposedHeaders = [
+  'API-Version',
   'Accept-Encoding',
   'Accept-Patch',
   'Accept-Ranges',

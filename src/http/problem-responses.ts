@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { randomUUID } from 'node:crypto'
+import { version } from '../domain/shared/version.ts'
 import { domainProblem, type MapError, Problem, problemDocument, problems } from '../problems/problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { shownPathOf } from './url.ts'
@@ -43,6 +44,7 @@ export const sendProblem = (
       ...securityHeaders(request.protocol, publicUrl),
       ...problem.headers,
       'x-request-id': request.id,
+      'api-version': version,
     })
     .type(mediaType)
     .send(JSON.stringify(problemDocument(problem, publicUrl, shownPathOf(request.url), request.id)))
@@ -100,6 +102,7 @@ export const refuseUnreadable = (
       `content-length: ${Buffer.byteLength(body)}`,
       ...Object.entries(securityHeaders('http', publicUrl)).map(([name, value]) => `${name}: ${value}`),
       `x-request-id: ${requestId}`,
+      `api-version: ${version}`,
       'connection: close',
       '',
       body,

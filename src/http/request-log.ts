@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { version } from '../domain/shared/version.ts'
 import { reasonOf } from './problem-responses.ts'
 import { shownPathOf } from './url.ts'
 
@@ -17,7 +18,7 @@ export const routeOf = ({ routeOptions }: FastifyRequest): string =>
 /** Logs one line per response. Queries, headers and bodies are left out because they may hold personal data or secrets. */
 export const logRequests = (app: FastifyInstance): void => {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id)
+    reply.headers({ 'x-request-id': request.id, 'api-version': version })
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {

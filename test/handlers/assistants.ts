@@ -12,6 +12,7 @@ import {
 } from '../../src/contract/contract.ts'
 import { currentWork } from '../../src/concurrency/work.ts'
 import { newId } from '../../src/db/shared/ids.ts'
+import { version } from '../../src/domain/shared/version.ts'
 import { timeLimits } from '../../src/http/slow-clients.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { checkResponse } from '../../scripts/client/contract-check.ts'
@@ -328,6 +329,7 @@ t.test('sendMcpMessage: a token can list and call only the tools of its scopes',
     headers: new Headers({
       'content-type': 'application/problem+json',
       'x-request-id': problemIn(refused.content).request_id,
+      'api-version': version,
       'cache-control': 'no-store',
     }),
     body: refused.content,
