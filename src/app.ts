@@ -105,7 +105,7 @@ import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { countInMemory, countInSupervisor } from './http/request-counts.ts'
 import { handleUnknownRoutes, collectPaths, installBodyParser, registerOperations } from './http/routes.ts'
-import { setSecurityHeaders } from './http/security-headers.ts'
+import { setDefaultHeaders } from './http/default-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
 import type { FetchLimits } from './oidc/fetch.ts'
@@ -308,7 +308,7 @@ export const buildApp = async ({
   for (const observe of observers) observe(app)
   logRequests(app)
   const paths = collectPaths(app)
-  setSecurityHeaders(app, publicUrl)
+  setDefaultHeaders(app, publicUrl)
   enableCors(app, {
     origins: config.corsOrigins,
     headers: config.corsHeaders,

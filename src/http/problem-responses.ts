@@ -3,9 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { randomUUID } from 'node:crypto'
-import { version } from '../domain/shared/version.ts'
 import { domainProblem, type MapError, Problem, problemDocument, problems } from '../problems/problems.ts'
-import { securityHeaders } from './security-headers.ts'
+import { defaultHeaders } from './default-headers.ts'
 import { shownPathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
@@ -41,10 +40,9 @@ export const sendProblem = (
     .code(problem.status)
     .removeHeader('content-length')
     .headers({
-      ...securityHeaders(request.protocol, publicUrl),
+      ...defaultHeaders(request.protocol, publicUrl),
       ...problem.headers,
       'x-request-id': request.id,
-      'api-version': version,
     })
     .type(mediaType)
     .send(JSON.stringify(problemDocument(problem, publicUrl, shownPathOf(request.url), request.id)))
@@ -100,9 +98,8 @@ export const refuseUnreadable = (
       `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
       `content-type: ${mediaType}`,
       `content-length: ${Buffer.byteLength(body)}`,
-      ...Object.entries(securityHeaders('http', publicUrl)).map(([name, value]) => `${name}: ${value}`),
+      ...Object.entries(defaultHeaders('http', publicUrl)).map(([name, value]) => `${name}: ${value}`),
       `x-request-id: ${requestId}`,
-      `api-version: ${version}`,
       'connection: close',
       '',
       body,

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { version } from '../domain/shared/version.ts'
 import { reasonOf } from './problem-responses.ts'
 import { shownPathOf } from './url.ts'
 
@@ -18,7 +17,7 @@ export const routeOf = ({ routeOptions }: FastifyRequest): string =>
 /** Logs one line per response. Queries, headers and bodies are left out because they may hold personal data or secrets. */
 export const logRequests = (app: FastifyInstance): void => {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers({ 'x-request-id': request.id, 'api-version': version })
+    reply.header('x-request-id', request.id)
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {

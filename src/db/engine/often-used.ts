@@ -23,8 +23,9 @@ export const chooseOftenUsed = () => {
     if (chosen.has(text)) return 'prepared'
     const count = (uses.get(text) ?? 0) + 1
     uses.set(text, count)
+    if (count < usesToPrepare || chosen.size >= maxPrepared) return 'once'
     const ofCaller = [...chosen.values()].filter((one) => one === caller).length
-    if (count < usesToPrepare || chosen.size >= maxPrepared || ofCaller >= maxPreparedOfCaller) return 'once'
+    if (ofCaller >= maxPreparedOfCaller) return 'once'
     chosen.set(text, caller)
     return 'prepared'
   }

@@ -37,7 +37,9 @@ export const compiledOnce = (
       search && [shapeOf(search.cost), search.index && shapeOf(search.index)],
     ]),
   ])
-  const statement = statements.get(shape) ?? compile()
+  const known = statements.get(shape)
+  if (known !== undefined) return known
+  const statement = compile()
   statements.set(shape, statement)
   return statement
 }

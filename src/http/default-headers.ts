@@ -1,12 +1,14 @@
 import type { FastifyInstance } from 'fastify'
+import { version } from '../domain/shared/version.ts'
 
 type Headers = Readonly<Record<string, string>>
 
 /**
- * Default headers of every response: it must not be cached, framed or executed. Helmet cannot set them, because it is a hook,
- * and malformed requests are answered without running any hook.
+ * Default headers of every response: the version of the contract, and that it must not be cached, framed or executed. Helmet cannot set
+ * them, because it is a hook, and malformed requests are answered without running any hook.
  */
 const defaults: Headers = {
+  'api-version': version,
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
   // Restricts embedding only; requests that CORS_ORIGINS allows still work.
@@ -24,13 +26,13 @@ const tlsDefaults: Headers = {
 }
 
 /** Clients use TLS if the request or PUBLIC_URL is https. */
-export const securityHeaders = (protocol: string, publicUrl: string): Headers =>
+export const defaultHeaders = (protocol: string, publicUrl: string): Headers =>
   protocol === 'https' || publicUrl.startsWith('https:') ? tlsDefaults : defaults
 
 /** Sets the default headers, which handlers can override. */
-export const setSecurityHeaders = (app: FastifyInstance, publicUrl: string): void => {
+export const setDefaultHeaders = (app: FastifyInstance, publicUrl: string): void => {
   app.addHook('onRequest', ({ protocol }, reply, done) => {
-    reply.headers(securityHeaders(protocol, publicUrl))
+    reply.headers(defaultHeaders(protocol, publicUrl))
     done()
   })
 }
