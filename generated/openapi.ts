@@ -394,7 +394,7 @@ export interface paths {
          *
          *     The other task must be in the project that the task is in or moves to. Without `project_id`, a task stays in its
          *     project. A task that moves to another project takes its subtasks along and leaves its parent. Concurrent moves all
-         *     succeed, and end in one order. Neighbouring tasks can get a new `position`, in the same order, and a new version.
+         *     succeed, and end in one order. Neighbouring tasks can get a new `position`, in the same order, and a new revision.
          *     Available to the owner of a personal task, editors of the task's project and administrators.
          */
         post: operations["moveTask"];
@@ -666,7 +666,7 @@ export interface paths {
         put?: never;
         /**
          * Create a comment
-         * @description Adds a comment to a task. The task gets a new ETag, which the response has as `Task-ETag`. Available to the owner of a personal task, commenters of the task's project, the assignee and administrators.
+         * @description Adds a comment to a task, which keeps its `version`. Available to the owner of a personal task, commenters of the task's project, the assignee and administrators.
          */
         post: operations["createComment"];
         delete?: never;
@@ -3284,6 +3284,8 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Increases with every change, by whomever: with `version`, and with what others add or the service does, such as comments, counts and progress. Compare it to find out whether a copy is current; it is no condition of a change. */
+        Revision: number;
         /** @description The cursors of a page, and the number of items in the whole list. */
         Page: {
             /** @description The cursor of the next page; null on the last page. */
@@ -3517,15 +3519,16 @@ export interface components {
             /** @description The tags of the task, sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
-            /** @description Whether the task is blocked by an open task that you can see. Changes of this value do not change the version. */
+            /** @description Whether the task is blocked by an open task that you can see. Changes of this value change neither version nor revision. */
             is_blocked: boolean;
             comment_count: number;
             /** @description The number of direct subtasks, including those that you cannot see. Subtasks in the trash count only if they were deleted together with the task. */
             subtask_count: number;
             /** @description The number of these subtasks with the status `todo` or `in_progress`. */
             open_subtask_count: number;
-            /** @description Increases with every change to the task, its tags, its attachments or its counts. */
+            /** @description Increases with every change of what a PATCH can change, of the tags and of the position, and with a move to the trash or out of it. Comments, attachments, subtasks, relations, reminders and followers do not change it. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -3649,6 +3652,7 @@ export interface components {
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             readonly position?: components["schemas"]["Position"];
             /** Format: uuid */
             readonly series_id?: string | null;
@@ -3738,6 +3742,7 @@ export interface components {
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             readonly position?: components["schemas"]["Position"];
             /** Format: uuid */
             readonly series_id?: string | null;
@@ -4006,8 +4011,7 @@ export interface components {
         TaskBatchUpdate: {
             /** Format: uuid */
             task_id: string;
-            /** @description The expected ETag. */
-            if_match?: string;
+            if_match?: components["schemas"]["ExpectedVersion"];
             patch: components["schemas"]["TaskBatchPatch"];
         };
         /** @description The fields of a task to change, as in `TaskPatch`. */
@@ -4042,9 +4046,10 @@ export interface components {
         TaskBatchDeletion: {
             /** Format: uuid */
             task_id: string;
-            /** @description The expected ETag. */
-            if_match?: string;
+            if_match?: components["schemas"]["ExpectedVersion"];
         };
+        /** @description The `version` of the task that you have read, as it is or quoted (`7` or `"7"`), or its ETag, which stands for it. */
+        ExpectedVersion: string;
         /** @description A tag to add to a task. */
         TaskBatchTagging: {
             /** Format: uuid */
@@ -4058,8 +4063,7 @@ export interface components {
             task_id: string;
             /** Format: uuid */
             tag_id: string;
-            /** @description The expected ETag of the task. */
-            if_match?: string;
+            if_match?: components["schemas"]["ExpectedVersion"];
         };
         /** @description The results of a batch, in the order of the request. */
         TaskBatchResults: {
@@ -4078,7 +4082,7 @@ export interface components {
              * @description Null if no task was created.
              */
             task_id: string | null;
-            /** @description The ETag of the task after the item; null if the item deleted it, failed or was not processed. */
+            /** @description The `version` of the task after the item, quoted; null if the item deleted it, failed or was not processed. */
             etag: string | null;
             problem?: components["schemas"]["Problem"];
         };
@@ -4145,6 +4149,7 @@ export interface components {
             mentions: string[];
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /**
@@ -4167,6 +4172,7 @@ export interface components {
             body?: components["schemas"]["CommentBody"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: uuid */
@@ -4340,6 +4346,7 @@ export interface components {
             external_id: string | null;
             /** @description Incremented with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -4372,6 +4379,7 @@ export interface components {
             external_id?: components["schemas"]["ExternalId"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -4395,6 +4403,7 @@ export interface components {
             external_id?: components["schemas"]["ExternalId"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -4421,6 +4430,7 @@ export interface components {
             position: components["schemas"]["Position"];
             /** @description Incremented with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -4459,6 +4469,7 @@ export interface components {
             after?: string;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: uuid */
@@ -4492,6 +4503,7 @@ export interface components {
             direct_role: "viewer" | "commenter" | "editor" | "manager" | null;
             /** @description Increases with every change of the user's own role; 0 if the user has none. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /**
              * Format: date-time
              * @description The time at which the access began.
@@ -4509,6 +4521,7 @@ export interface components {
             role: components["schemas"]["ProjectRole"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly user_id?: string;
             readonly direct_role?: string | null;
@@ -4526,6 +4539,7 @@ export interface components {
             role: components["schemas"]["ProjectRole"];
             /** @description Increases with every change of the role. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /**
              * Format: date-time
              * @description The time at which the team was added.
@@ -4541,6 +4555,7 @@ export interface components {
             role: components["schemas"]["ProjectRole"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly team_id?: string;
             readonly name?: string;
@@ -4568,6 +4583,7 @@ export interface components {
             role: "member" | "manager" | null;
             /** @description Increases with every change of the name. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -4586,6 +4602,7 @@ export interface components {
             name?: components["schemas"]["TeamName"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             readonly role?: string | null;
@@ -4601,6 +4618,7 @@ export interface components {
             role: components["schemas"]["TeamRole"];
             /** @description Increases with every change of the role. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /**
              * Format: date-time
              * @description The time at which the user was added.
@@ -4617,6 +4635,7 @@ export interface components {
             role: components["schemas"]["TeamRole"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly user_id?: string;
             /** Format: date-time */
@@ -4816,6 +4835,7 @@ export interface components {
             mail_reminders: boolean;
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
         };
         /** @description The settings to change. */
         NotificationSettingsPatch: {
@@ -4824,6 +4844,7 @@ export interface components {
             mail_reminders?: boolean;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
         };
         /** @description A user who follows a task. */
         TaskFollower: {
@@ -4886,6 +4907,7 @@ export interface components {
             late_seconds: number | null;
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -4919,6 +4941,7 @@ export interface components {
             snoozed_until?: string | null;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: uuid */
@@ -5103,6 +5126,7 @@ export interface components {
             previous_secret_until: string | null;
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -5138,6 +5162,7 @@ export interface components {
             is_enabled?: boolean;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: uuid */
@@ -5259,6 +5284,7 @@ export interface components {
             color: string | null;
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -5301,6 +5327,7 @@ export interface components {
             color?: string | null;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             readonly filter?: string;
@@ -5366,8 +5393,9 @@ export interface components {
              * @description When the archive is deleted.
              */
             expires_at: string | null;
-            /** @description Increases with every change other than progress. */
+            /** @description Increases with every change by you, and with a new preview; not with progress. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -5559,8 +5587,9 @@ export interface components {
             poll_after_seconds: number | null;
             preview: components["schemas"]["ImportPreview"];
             result: components["schemas"]["ImportResult"];
-            /** @description Increases with every change other than progress. */
+            /** @description Increases with every change by you, and with a new preview; not with progress. */
             version: number;
+            revision: components["schemas"]["Revision"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -5607,6 +5636,7 @@ export interface components {
             users?: components["schemas"]["ImportUserMapping"][];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             readonly status?: string;
@@ -5717,6 +5747,7 @@ export interface components {
             updated_at: string;
             /** @description Increases with every change. */
             version: number;
+            revision: components["schemas"]["Revision"];
         };
         /** @description A page of users. */
         UserList: components["schemas"]["Page"] & {
@@ -5751,6 +5782,7 @@ export interface components {
             current_password?: components["schemas"]["Password"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -5772,6 +5804,7 @@ export interface components {
             current_password?: components["schemas"]["Password"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly revision?: number;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -7303,11 +7336,11 @@ export interface components {
         CreatedAfter: components["schemas"]["TimeOrDate"];
         /** @description Only items created before this time; with a date, before that day. */
         CreatedBefore: components["schemas"]["TimeOrDate"];
-        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
         IfMatch: string;
         /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
-        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
         IfNoneMatchWrite: string;
         /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
         IdempotencyKey: string;
@@ -7643,7 +7676,7 @@ export interface components {
          */
         ApiVersion: string;
         /**
-         * @description The strong entity tag of the returned representation.
+         * @description The strong entity tag of the returned representation. That of a resource with a `version` begins with it, and a dot if there is more (`"7.9"`).
          * @example "7"
          */
         ETag: string;
@@ -7678,12 +7711,12 @@ export interface components {
          */
         IdempotencyReplayed: string;
         /**
-         * @description The ETag of the task after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
+         * @description The `version` of the task, which this change has left as it was, for `If-Match` of the next request. A replayed response repeats the original value.
          * @example "8"
          */
         TaskETag: string;
         /**
-         * @description The current ETag of the task, which changes when tags are added or removed.
+         * @description The `version` of the task, for `If-Match` of the next request. It increases when tags are added or removed.
          * @example "8"
          */
         ETagOfTask: string;
@@ -7985,7 +8018,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -8433,7 +8466,7 @@ export interface operations {
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -8464,9 +8497,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8503,9 +8536,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8535,9 +8568,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8575,9 +8608,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8782,7 +8815,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8826,9 +8859,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -8922,7 +8955,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -9117,7 +9150,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -9148,9 +9181,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -9189,9 +9222,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -9331,7 +9364,7 @@ export interface operations {
                 disposition?: components["parameters"]["DownloadDisposition"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
@@ -9373,9 +9406,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -9417,7 +9450,7 @@ export interface operations {
                 width?: components["parameters"]["ThumbnailWidth"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -9500,7 +9533,7 @@ export interface operations {
                 token: components["parameters"]["LinkToken"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
@@ -9818,7 +9851,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /**
                  * @description The tus version of the client. Any other version returns 412.
@@ -9973,7 +10006,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -10016,9 +10049,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10139,7 +10172,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -10170,9 +10203,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10208,9 +10241,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10239,9 +10272,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10278,9 +10311,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10309,9 +10342,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10555,7 +10588,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -10591,9 +10624,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10628,9 +10661,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10725,7 +10758,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -10761,9 +10794,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10818,9 +10851,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10901,7 +10934,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -10937,9 +10970,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -10994,9 +11027,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11116,7 +11149,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -11147,9 +11180,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11179,9 +11212,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11267,7 +11300,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -11303,9 +11336,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11360,9 +11393,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11621,7 +11654,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -11664,9 +11697,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11696,9 +11729,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11769,7 +11802,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -11812,9 +11845,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11843,9 +11876,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11917,7 +11950,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -11998,7 +12031,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -12022,9 +12055,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path?: never;
@@ -12101,7 +12134,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -12252,7 +12285,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -12283,9 +12316,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -12314,9 +12347,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -12573,7 +12606,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -12604,9 +12637,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -12635,9 +12668,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -12674,9 +12707,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -12955,7 +12988,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -12986,9 +13019,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13017,9 +13050,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13055,9 +13088,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -13108,7 +13141,7 @@ export interface operations {
                 token: components["parameters"]["FeedToken"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -13235,7 +13268,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -13266,9 +13299,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13297,9 +13330,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13328,7 +13361,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
@@ -13420,7 +13453,7 @@ export interface operations {
                 token: components["parameters"]["LinkToken"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
@@ -13546,7 +13579,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -13577,9 +13610,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13608,9 +13641,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13648,9 +13681,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13687,9 +13720,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13718,9 +13751,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13884,7 +13917,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -13915,9 +13948,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13954,9 +13987,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -13986,9 +14019,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -14350,7 +14383,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
@@ -14868,7 +14901,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -14901,7 +14934,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. In a change of a resource with a `version`, each of its tags stands for its version: `"7.9"` is the same as `"7"`. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];

@@ -34,6 +34,12 @@ const tasks: readonly Task[] = await (async () => {
   for (const one of fields) created.push(await createTask(owner, one))
   const [notes, tests] = created as [Task, Task]
   for (const id of [notes.id, notes.id, tests.id]) await attachFile(owner, id)
+  for (const priority of ['low', 'high'])
+    await service.expect('updateTask', 200, {
+      token: owner.token,
+      params: { task_id: notes.id },
+      body: { priority },
+    })
   const { body } = await service.expect('listTasks', 200, { token: owner.token })
   return body.items
 })()

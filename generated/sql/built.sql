@@ -172,8 +172,8 @@ delete from "exports"
 where "exports"."id" = $1::uuid;
 
 /* exports.insert */
-insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "failure", "writing_key", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
+insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "failure", "writing_key", "storage_key", "size", "sha256", "version", "side_changes", "created_at", "updated_at", "finished_at", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
 
 /* exports.lock */
 select "id"
@@ -312,8 +312,8 @@ set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4:
 where "imports"."id" = $9::uuid;
 
 /* imports.insert */
-insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "authors", "preview", "result", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
-values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "authors", "preview", "result", "done", "total", "attempts", "renewals", "lease_id", "leased_until", "version", "side_changes", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
 
 /* imports.lock */
 select "id"
@@ -752,8 +752,8 @@ delete from "reminders"
 where "reminders"."id" = $1::uuid;
 
 /* reminders.insert */
-insert into "reminders" ("id", "task_id", "user_id", "at", "relative_to", "offset_minutes", "time_of_day", "snoozed_until", "remind_at", "fires_at", "fired_at", "late_seconds", "is_mail_due", "version", "created_at", "updated_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::text, $6::int, $7::text, $8::timestamptz, $9::timestamptz, case when $10::timestamptz > now() or (coalesce($11::timestamptz, $12::timestamptz) > now() - interval '1 minute') then $13::timestamptz end, default, default, default, default, default, default);
+insert into "reminders" ("id", "task_id", "user_id", "at", "relative_to", "offset_minutes", "time_of_day", "snoozed_until", "remind_at", "fires_at", "fired_at", "late_seconds", "is_mail_due", "version", "side_changes", "created_at", "updated_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::text, $6::int, $7::text, $8::timestamptz, $9::timestamptz, case when $10::timestamptz > now() or (coalesce($11::timestamptz, $12::timestamptz) > now() - interval '1 minute') then $13::timestamptz end, default, default, default, default, default, default, default);
 
 /* reminders.lock */
 select "id"
@@ -1054,7 +1054,7 @@ where ("task_tags"."task_id" = any((select $1::uuid[])::uuid[]) and "tags"."dele
 order by "task_tags"."tag_id";
 
 /* task_locks.select_locked */
-select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."metadata", "tasks"."external_source", "tasks"."external_id", "tasks"."deleted_at", "tasks"."subtask_count", exists (select
+select "tasks"."id", "tasks"."version", "tasks"."side_changes", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."metadata", "tasks"."external_source", "tasks"."external_id", "tasks"."deleted_at", "tasks"."subtask_count", exists (select
 from reminders
 where "reminders"."task_id" = "tasks"."id"), "users"."time_zone", "users"."deleted_at"
 from "tasks"
@@ -1094,7 +1094,7 @@ from unnest((select $1::uuid[]), $2::uuid[]));
 
 /* tasks.count_attachments */
 update "tasks"
-set "attachment_count" = "tasks"."attachment_count" + $1::int, "version" = "tasks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
+set "attachment_count" = "tasks"."attachment_count" + $1::int, "side_changes" = "tasks"."side_changes" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
 where "tasks"."id" = $2::uuid
 returning "version";
 
@@ -1105,7 +1105,7 @@ where "tasks"."id" = $2::uuid;
 
 /* tasks.count_comments */
 update "tasks"
-set "comment_count" = "tasks"."comment_count" + $1::int, "version" = "tasks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
+set "comment_count" = "tasks"."comment_count" + $1::int, "side_changes" = "tasks"."side_changes" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
 where "tasks"."id" = $2::uuid
 returning "version";
 
@@ -1580,8 +1580,8 @@ from "users"
 where "users"."id" = $2::uuid;
 
 /* webhooks.insert */
-insert into "webhooks" ("id", "owner_id", "project_id", "url", "description", "event_types", "secret", "previous_secret", "previous_secret_until", "is_enabled", "disabled_reason", "failing_since", "last_sequence", "due_at", "queue", "lease_id", "leased_until", "version", "created_at", "updated_at", "deleted_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, $6::text[], $7::bytea, default, default, $8::bool, default, default, default, default, default, default, default, default, default, default, default);
+insert into "webhooks" ("id", "owner_id", "project_id", "url", "description", "event_types", "secret", "previous_secret", "previous_secret_until", "is_enabled", "disabled_reason", "failing_since", "last_sequence", "due_at", "queue", "lease_id", "leased_until", "version", "side_changes", "created_at", "updated_at", "deleted_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, $6::text[], $7::bytea, default, default, $8::bool, default, default, default, default, default, default, default, default, default, default, default, default);
 
 /* webhooks.lock */
 select "id"

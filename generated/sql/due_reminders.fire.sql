@@ -35,5 +35,5 @@ coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retent
     from recorded
   ), fired as (update "reminders" "reminder" set "fires_at" = null, "fired_at" = case when due.is_wanted then clock_timestamp() else "reminder"."fired_at" end, "late_seconds" = case when due.is_wanted then greatest(floor(extract(epoch from due.late)), 0)::int
         else "reminder"."late_seconds" end, "is_mail_due" = due.is_wanted and due.late <= interval '24 hours' and exists (
-        select from notification_settings settings where "settings"."user_id" = due.user_id and "settings"."mail_reminders"), "version" = "reminder"."version" + 1, "updated_at" = greatest(clock_timestamp(), "reminder"."created_at") from due where "reminder"."id" = due.id)
+        select from notification_settings settings where "settings"."user_id" = due.user_id and "settings"."mail_reminders"), "side_changes" = "reminder"."side_changes" + 1, "updated_at" = greatest(clock_timestamp(), "reminder"."created_at") from due where "reminder"."id" = due.id)
   select count(*) as due from due;

@@ -12,6 +12,6 @@ and ("row"."project_id" is null or exists (
   where "membership"."user_id" = "row"."user_id" and "membership"."project_id" = "row"."project_id"
     and "membership"."role" in ('manager')))))
     limit 100 for update skip locked
-  ), marked as (update "exports" "row" set "status" = 'expired', "storage_key" = null, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at") from old where "row"."id" = old.id),
+  ), marked as (update "exports" "row" set "status" = 'expired', "storage_key" = null, "side_changes" = "row"."side_changes" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at") from old where "row"."id" = old.id),
   expired as (select storage_key from old), changed as (
   insert into file_deletions (storage_key) select storage_key from expired returning 1) select count(*) as changed from changed;

@@ -1,7 +1,7 @@
 /* import_records.select_touched */
   select task.id::text from tasks task where task.id = any((select $1::uuid[])::uuid[]) and ((
   select record.version from import_records record
-  where record.import_id = $2::uuid and record.type = 'task' and record.resource_id = task.id) is distinct from task.version
+  where record.import_id = $2::uuid and record.type = 'task' and record.resource_id = task.id) is distinct from task.version + task.side_changes
 or exists (select from comments comment where comment.task_id = task.id and comment.version > 1)
 or exists (
   select from task_relations relation where task.id in (relation.task_id, relation.other_task_id) and not coalesce((

@@ -2,7 +2,7 @@
 with grown as (
   update tasks set subtask_count = subtask_count + row.subtasks, open_subtask_count = open_subtask_count + row.open_subtasks,
     comment_count = comment_count + row.comments, attachment_count = attachment_count + row.attachments,
-    blocker_count = blocker_count + row.blockers, version = version + 1, updated_at = greatest(clock_timestamp(), tasks.created_at)
+    blocker_count = blocker_count + row.blockers, side_changes = side_changes + 1, updated_at = greatest(clock_timestamp(), tasks.created_at)
   from jsonb_to_recordset($1::jsonb -> 'rows') as row (
     id uuid, subtasks int, open_subtasks int, comments int, attachments int, blockers int)
   where tasks.id = row.id returning tasks.id

@@ -1,5 +1,5 @@
 /* project_members.select */
-  select (select row_to_json(fields)::text from (select "member"."user_id" as user_id, "member"."role" as role, "member".direct_role as direct_role, "member".version as version, to_char("member"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) as json, "member".version
+  select (select row_to_json(fields)::text from (select "member"."user_id" as user_id, "member"."role" as role, "member".direct_role as direct_role, "member".version as version, "member".version as revision, to_char("member"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) as json, "member".version
   from (
 select "membership"."user_id" as id, "membership"."user_id", "membership"."project_id", "membership"."role", "membership"."created_at",
   "own"."role" as direct_role, coalesce("own"."version", 0) as version, "person"."username", "person"."display_name"

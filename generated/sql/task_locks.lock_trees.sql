@@ -2,7 +2,7 @@
 with recurring as materialized (
   select task.id, task.next_task_id, next.id as withdrawable
   from tasks task left join tasks next
-    on next.id = task.next_task_id and next.version = 1 and coalesce("next"."project_id", "next"."owner_id") = coalesce("task"."project_id", "task"."owner_id")
+    on next.id = task.next_task_id and ("next"."version" + "next"."side_changes") = 1 and coalesce("next"."project_id", "next"."owner_id") = coalesce("task"."project_id", "task"."owner_id")
   where task.id = any((select $1::uuid[])::uuid[]) and task.series_id is not null
 ), roots as materialized (
   select array(select id from recurring union select withdrawable from recurring where withdrawable is not null) as ids

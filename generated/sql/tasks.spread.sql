@@ -4,6 +4,6 @@ with moved as (
 ), locked as materialized (
   select item.id, item.position from tasks item join moved on moved.id = item.id order by item.id for no key update of item
 )
-update tasks set position = moved."to" from moved join locked on locked.id = moved.id
+update tasks set position = moved."to", side_changes = side_changes + 1 from moved join locked on locked.id = moved.id
 where tasks.id = moved.id and locked.position = moved."from" collate "C"
 returning tasks.id::text;

@@ -7,8 +7,9 @@
     subtask_count = task.subtask_count + row.subtasks,
     open_subtask_count = task.open_subtask_count + row.open_subtasks,
     version = task.version + row.versions,
+    side_changes = task.side_changes + row.side_changes,
     updated_at = greatest(clock_timestamp(), task.created_at)
   from (
-  select * from jsonb_to_recordset($1::jsonb -> 'rows') as row (title text, description text, status text, priority text, start_at timestamp (3) with time zone, start_on date, due_at timestamp (3) with time zone, due_on date, owner_id uuid, assignee_id uuid, project_id uuid, section_id uuid, parent_id uuid, position text collate "C", recurrence jsonb, series_id uuid, recurrence_anchor jsonb, occurrence_number integer, occurrence_at timestamp (3) with time zone, occurrence_on date, next_task_id uuid, metadata jsonb, external_source text, external_id text, id uuid, completion text, is_trashed boolean, versions int, subtasks int, open_subtasks int) limit (select jsonb_array_length($1::jsonb -> 'rows'))
+  select * from jsonb_to_recordset($1::jsonb -> 'rows') as row (title text, description text, status text, priority text, start_at timestamp (3) with time zone, start_on date, due_at timestamp (3) with time zone, due_on date, owner_id uuid, assignee_id uuid, project_id uuid, section_id uuid, parent_id uuid, position text collate "C", recurrence jsonb, series_id uuid, recurrence_anchor jsonb, occurrence_number integer, occurrence_at timestamp (3) with time zone, occurrence_on date, next_task_id uuid, metadata jsonb, external_source text, external_id text, id uuid, completion text, is_trashed boolean, versions int, side_changes int, subtasks int, open_subtasks int) limit (select jsonb_array_length($1::jsonb -> 'rows'))
 ) row
   where task.id = row.id;

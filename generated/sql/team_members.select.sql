@@ -1,5 +1,5 @@
 /* team_members.select */
-  select (select row_to_json(fields)::text from (select "member"."user_id" as user_id, "member"."role" as role, "member"."version" as version, to_char("member"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) as json, "member"."version"
+  select (select row_to_json(fields)::text from (select "member"."user_id" as user_id, "member"."role" as role, "member"."version" as version, "member"."version" as revision, to_char("member"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) as json, "member"."version"
   from (
 select "member"."user_id" as id, member.*, "person"."username", "person"."display_name"
 from team_members member join users person on "person"."id" = "member"."user_id" and "person"."deleted_at" is null

@@ -3,7 +3,7 @@ import type { operations } from '../../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
 import type { Dispatch } from './dispatch.ts'
 import type { Client } from '../domain/activity/audit.ts'
-import type { Preconditions } from '../domain/shared/entity-tags.ts'
+import { type Preconditions, variantTag } from '../domain/shared/entity-tags.ts'
 import type { Created, Idempotency } from '../domain/shared/idempotency.ts'
 import type {
   BearerPrincipal,
@@ -256,6 +256,15 @@ export const ok = <T>({ json, version }: Versioned, etag: string = quoteETag(ver
 
 /** The ETag of a resource whose representation depends on nothing but its version. */
 export const versionETag = ({ version }: { readonly version: number }): string => quoteETag(version)
+
+/** The ETag of a resource whose version does not cover all that its representation shows. */
+export const revisionETag = ({
+  version,
+  revision,
+}: {
+  readonly version: number
+  readonly revision: number
+}): string => quoteETag(variantTag(version, String(revision)))
 
 /** The quoted form of an entity tag (RFC 9110 §8.8.3). */
 export const quoteETag = (opaque: string | number): string => `"${opaque}"`

@@ -116,12 +116,17 @@ CREATE OR REPLACE TRIGGER tags_name_folded BEFORE INSERT OR UPDATE OF name ON ta
   FOR EACH ROW EXECUTE FUNCTION fold_name();
 
 -- Versions ----------------------------------------------------------------------------------------------------------
--- Whoever changes a row gives it a new version (db/shared/touch.ts), except for webhooks, which the sender changes as well.
+-- Whoever changes a row gives it a new version or revision (db/shared/touch.ts), except for webhooks, which the sender changes as well.
 
 -- For webhooks_touch, below.
-CREATE OR REPLACE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION touch_webhook() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  NEW.version := OLD.version + 1;
+  IF (OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.is_enabled)
+    IS DISTINCT FROM (NEW.url, NEW.description, NEW.event_types, NEW.secret, NEW.is_enabled) THEN
+    NEW.version := OLD.version + 1;
+  ELSE
+    NEW.side_changes := OLD.side_changes + 1;
+  END IF;
   NEW.updated_at := clock_timestamp();
   RETURN NEW;
 END $$;
@@ -144,7 +149,8 @@ END $$;
 CREATE OR REPLACE TRIGGER webhooks_touch BEFORE UPDATE ON webhooks FOR EACH ROW
   WHEN ((OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.previous_secret_until, OLD.is_enabled, OLD.disabled_reason, OLD.failing_since)
     IS DISTINCT FROM (NEW.url, NEW.description, NEW.event_types, NEW.secret, NEW.previous_secret_until, NEW.is_enabled, NEW.disabled_reason, NEW.failing_since))
-  EXECUTE FUNCTION touch();
+  EXECUTE FUNCTION touch_webhook();
+DROP FUNCTION IF EXISTS touch();
 
 -- Records the transaction of each change, which orders the change feed, and when a task came to its project, whichever statement writes.
 CREATE OR REPLACE FUNCTION stamp_task() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -456,7 +462,7 @@ BEGIN
   UPDATE tasks SET
     subtask_count = subtask_count - 1,
     open_subtask_count = open_subtask_count - (OLD.status IN ('todo', 'in_progress'))::int,
-    version = version + 1,
+    side_changes = side_changes + 1,
     updated_at = greatest(clock_timestamp(), created_at)
   WHERE id = OLD.parent_id AND (OLD.deleted_at IS NULL OR OLD.deleted_at = deleted_at);
   RETURN NULL;

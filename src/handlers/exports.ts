@@ -1,10 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, versionETag } from '../contract/operation.ts'
+import { created, shown } from '../contract/operation.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
 import { type Exports, getExport, listExports } from '../services/interchange/exports.ts'
 import type { Handlers } from './handlers.ts'
-import { polled, withRetryAfter } from './job-responses.ts'
+import { jobETag, polled, withRetryAfter } from './job-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -25,16 +25,16 @@ export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
 
     async createExport(ctx, { body }) {
       const wanted = await exports.create(ctx, body)
-      return withRetryAfter(created<Export>(`/exports/${wanted.id}`, wanted, versionETag))
+      return withRetryAfter(created<Export>(`/exports/${wanted.id}`, wanted, jobETag))
     },
 
     async getExport(ctx, { params }) {
       const row = await getExport(ctx, params.export_id)
-      return polled(row, ok<Export>(row))
+      return polled(row, shown<Export>(row.json, jobETag))
     },
 
     async cancelExport(ctx, { params }) {
-      return ok<Export>(await exports.cancel(ctx, params.export_id))
+      return shown<Export>((await exports.cancel(ctx, params.export_id)).json, jobETag)
     },
 
     async deleteExport(ctx, { params }) {

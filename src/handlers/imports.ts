@@ -1,9 +1,9 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, versionETag } from '../contract/operation.ts'
+import { created, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { getImport, type Imports, listImportRows, listImports } from '../services/interchange/imports.ts'
 import type { Handlers } from './handlers.ts'
-import { polled, withRetryAfter } from './job-responses.ts'
+import { jobETag, polled, withRetryAfter } from './job-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -12,7 +12,8 @@ interface Deps {
 
 type Import = components['schemas']['Import']
 
-const respondWith = (row: Awaited<ReturnType<typeof getImport>>) => polled(row, ok<Import>(row))
+const respondWith = (row: Awaited<ReturnType<typeof getImport>>) =>
+  polled(row, shown<Import>(row.json, jobETag))
 
 /** The operations of the contract's tag `imports`. */
 export const importHandlers = ({ paging, imports }: Deps) =>
@@ -24,7 +25,7 @@ export const importHandlers = ({ paging, imports }: Deps) =>
 
     async createImport(ctx, { body }) {
       const uploaded = await imports.create(ctx, body)
-      return withRetryAfter(created<Import>(`/imports/${uploaded.id}`, uploaded, versionETag))
+      return withRetryAfter(created<Import>(`/imports/${uploaded.id}`, uploaded, jobETag))
     },
 
     async getImport(ctx, { params }) {

@@ -1,4 +1,13 @@
+import type { components } from '../../generated/openapi.ts'
+import { quoteETag } from '../contract/operation.ts'
+import { variantTag } from '../domain/shared/entity-tags.ts'
 import { jobPollSeconds } from '../domain/interchange/job-polling.ts'
+
+type Schemas = components['schemas']
+
+/** The entity tag includes the progress, which is no revision. */
+export const jobETag = ({ version, revision, progress }: Schemas['Export'] | Schemas['Import']): string =>
+  quoteETag(variantTag(version, `${revision}-${progress.done}-${progress.total ?? 'all'}`))
 
 interface JobResponse {
   readonly headers?: object

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, versionETag } from '../contract/operation.ts'
+import { created, revisionETag, shown } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createReminder,
@@ -26,15 +26,15 @@ export const reminderHandlers = ({ paging }: Deps) =>
 
     async createReminder(ctx, { params, body }) {
       const reminder = await createReminder(ctx, params.task_id, body)
-      return created<Reminder>(`/reminders/${reminder.id}`, reminder, versionETag)
+      return created<Reminder>(`/reminders/${reminder.id}`, reminder, revisionETag)
     },
 
     async getReminder(ctx, { params }) {
-      return ok<Reminder>(await getReminder(ctx, params.reminder_id))
+      return shown<Reminder>((await getReminder(ctx, params.reminder_id)).json, revisionETag)
     },
 
     async updateReminder(ctx, { params, body }) {
-      return ok<Reminder>(await updateReminder(ctx, params.reminder_id, body))
+      return shown<Reminder>((await updateReminder(ctx, params.reminder_id, body)).json, revisionETag)
     },
 
     async deleteReminder(ctx, { params }) {

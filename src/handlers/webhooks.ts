@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, ok, shown, versionETag } from '../contract/operation.ts'
+import { created, revisionETag, shown } from '../contract/operation.ts'
 import type { Created } from '../domain/shared/idempotency.ts'
 import type { Paging } from '../http/paging.ts'
 import {
@@ -32,15 +32,15 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
       const { url, description = '', event_types: eventTypes, project_id = null, is_enabled } = body
       const fields = { url, description, eventTypes, projectId: project_id, isEnabled: is_enabled }
       const webhook = await webhooks.create(ctx, fields)
-      return created<Schemas['WebhookWithSecret']>(`/webhooks/${webhook.id}`, webhook, versionETag)
+      return created<Schemas['WebhookWithSecret']>(`/webhooks/${webhook.id}`, webhook, revisionETag)
     },
 
     async getWebhook(ctx, { params }) {
-      return ok<Webhook>(await getWebhook(ctx, params.webhook_id))
+      return shown<Webhook>((await getWebhook(ctx, params.webhook_id)).json, revisionETag)
     },
 
     async updateWebhook(ctx, { params, body }) {
-      return ok<Webhook>(await webhooks.update(ctx, params.webhook_id, body))
+      return shown<Webhook>((await webhooks.update(ctx, params.webhook_id, body)).json, revisionETag)
     },
 
     async deleteWebhook(ctx, { params }) {
@@ -50,7 +50,7 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
 
     async rotateWebhookSecret(ctx, { params }) {
       const { json, replayed } = await webhooks.rotateSecret(ctx, params.webhook_id)
-      return { ...shown<Schemas['WebhookWithSecret']>(json, versionETag), replayed }
+      return { ...shown<Schemas['WebhookWithSecret']>(json, revisionETag), replayed }
     },
 
     async testWebhook(ctx, { params }) {

@@ -54,7 +54,7 @@ export const patternWords: Words = {
     'be up to three of created_at, updated_at, due, due_at, start, start_at, completed_at, priority, status, title and position, comma-separated; prefix with - for descending',
   '^-?(created_at|updated_at|name)$': 'be created_at, updated_at or name; prefix with - for descending',
   '^-?created_at$': 'be created_at; prefix with - for descending',
-  '^"[!#-~]*"$': 'be an ETag in double quotes',
+  '^("[!#-~]*"|[0-9]+)$': 'be a version, with or without double quotes, or an ETag in double quotes',
   '^([*]|[ \\t,]*((W/)?"[!#-~]*"[ \\t]*(,[ \\t,]*|$))*)$': 'be * or a list of entity tags in double quotes',
   '^[A-Za-z0-9_-]{43}$': 'be a SHA-256 in base64url: 43 letters, digits, hyphens and underscores',
   '^[!-~]+$': 'have only visible ASCII characters, without spaces',

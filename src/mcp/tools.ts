@@ -64,6 +64,9 @@ interface Argument {
 /** Headers that become arguments. Other headers concern only the HTTP representation. */
 const argumentHeaders: ReadonlySet<string> = new Set(['If-Match', 'Idempotency-Key'])
 
+/** What tools accept as If-Match: a version as it is, or tags. */
+const versionText: Json = { type: ['string', 'integer'], pattern: undefined }
+
 /** @throws Error if an operation cannot be a tool */
 export const deriveTools = (contract: Contract): ReadonlyMap<string, Tool> => {
   const tools = [...contract.operations.values()]
@@ -135,7 +138,7 @@ const parameterArguments = (
     .map((parameter) => {
       const schema = resolve(document, parameter.schema)
       const description = parameter['x-mcp-description'] ?? parameter.description
-      const described = { ...schema, description }
+      const described = { ...schema, ...(parameter.name === 'If-Match' && versionText), description }
       return [
         snakeCase(String(parameter.name)),
         {
@@ -243,7 +246,7 @@ const requestOf = (
     const { part, name } = argumentsByName.get(key) ?? unknown
     if (part === 'body') body[name] = value
     else if (part === 'path') segments.set(name, textOf(value))
-    else if (part === 'header') headers[name.toLowerCase()] = textOf(value)
+    else if (part === 'header') headers[name.toLowerCase()] = headerOf(name, textOf(value))
     else for (const one of [value].flat()) query.append(name, textOf(one))
   }
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => segmentOf(segments.get(name)))
@@ -257,6 +260,10 @@ const requestOf = (
 }
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+
+/** A version, such as `7`, is quoted in If-Match. */
+const headerOf = (name: string, value: string): string =>
+  name === 'If-Match' && /^\d+$/.test(value) ? `"${value}"` : value
 
 /** A missing value, or dots, which would change the path, become a value that the operation refuses. */
 const segmentOf = (value = ''): string => (/^\.{0,2}$/.test(value) ? '-' : encodeURIComponent(value))

@@ -89,7 +89,7 @@ for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
     const done = await call('update_task', {
       task_id: task.id,
       status: 'done',
-      if_match: `"${task.version}"`,
+      if_match: task.version,
     })
     t.match(done, { isError: false, content: { id: task.id, status: 'done', version: task.version + 1 } })
     t.equal((await readTask(ada, task.id)).task.status, 'done', 'the HTTP API returns the same task')
@@ -371,7 +371,7 @@ t.test('sendMcpMessage: problems of a call name the argument and what it expects
       { pointer: '/limit' },
     ],
   })
-  t.match((await call('update_task', { task_id, title: 'Late', if_match: '"0"' })).content, {
+  t.match((await call('update_task', { task_id, title: 'Late', if_match: '0' })).content, {
     status: 412,
     code: 'precondition_failed',
   })

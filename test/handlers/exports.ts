@@ -367,7 +367,7 @@ t.test('deleteExport', async (t) => {
     const finished = await finishedExport(service, ada)
     const [row] = await db.run('select storage_key from exports where id = $1', [finished.id])
     const request = { token: ada.token, params: { export_id: finished.id } }
-    await service.expect('deleteExport', 412, { ...request, headers: { 'if-match': '"1"' } })
+    await service.expect('deleteExport', 412, { ...request, headers: { 'if-match': '"2"' } })
     await service.expect('deleteExport', 204, request)
     await service.expect('getExport', 404, request)
     await eventually('the file is gone', () => isGone(storage, String(row?.storage_key)))

@@ -72,7 +72,7 @@ t.test('createFeed', async (t) => {
     const request = { token: owner.token, body, headers: { 'idempotency-key': 'a-key' } }
     const { body: feed, headers } = await service.expect('createFeed', 201, request)
     const { id, calendar_url: url, created_at, updated_at, ...fields } = feed
-    t.strictSame(fields, { ...body, name: 'Deadlines', color: '#ffaa00', version: 1 })
+    t.strictSame(fields, { ...body, name: 'Deadlines', color: '#ffaa00', version: 1, revision: 1 })
     t.equal(created_at, updated_at)
     t.match(
       url,

@@ -53,7 +53,7 @@ t.test('setProjectMember', async (t) => {
     const request = { token: ada.token, params, body: { role: 'viewer' } }
     const { body, headers } = await service.expect('setProjectMember', 201, request)
     const { created_at, ...rest } = body
-    t.strictSame(rest, { user_id: grace.id, role: 'viewer', direct_role: 'viewer', version: 1 })
+    t.strictSame(rest, { user_id: grace.id, role: 'viewer', direct_role: 'viewer', version: 1, revision: 1 })
     t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
     t.equal(headers.get('location'), `/projects/${project.id}/members/${grace.id}`)
     const read = await readMember(grace, project, grace)

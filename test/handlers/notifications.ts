@@ -572,7 +572,7 @@ t.test('getNotificationSettings', async (t) => {
   t.test('200: digests are off by default', async (t) => {
     const { token } = await register('settled')
     const { body, headers } = await service.expect('getNotificationSettings', 200, { token })
-    t.strictSame(body, { mail_digest: 'off', mail_reminders: false, version: 1 })
+    t.strictSame(body, { mail_digest: 'off', mail_reminders: false, version: 1, revision: 1 })
     t.equal(headers.get('etag'), '"1"')
   })
 })
@@ -584,14 +584,14 @@ t.test('updateNotificationSettings', async (t) => {
   t.test('200: each change increments the version of the settings, not of the user', async (t) => {
     const account = await register('chooser')
     const choices: readonly [object, object][] = [
-      [{}, { mail_digest: 'off', mail_reminders: false, version: 1 }],
-      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: false, version: 1 }],
-      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2 }],
-      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2 }],
-      [{ mail_reminders: true }, { mail_digest: 'daily', mail_reminders: true, version: 3 }],
-      [{}, { mail_digest: 'daily', mail_reminders: true, version: 3 }],
-      [{ mail_digest: 'hourly' }, { mail_digest: 'hourly', mail_reminders: true, version: 4 }],
-      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: true, version: 5 }],
+      [{}, { mail_digest: 'off', mail_reminders: false, version: 1, revision: 1 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: false, version: 1, revision: 1 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2, revision: 2 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2, revision: 2 }],
+      [{ mail_reminders: true }, { mail_digest: 'daily', mail_reminders: true, version: 3, revision: 3 }],
+      [{}, { mail_digest: 'daily', mail_reminders: true, version: 3, revision: 3 }],
+      [{ mail_digest: 'hourly' }, { mail_digest: 'hourly', mail_reminders: true, version: 4, revision: 4 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: true, version: 5, revision: 5 }],
     ]
     for (const [patch, settings] of choices) {
       const { body, headers } = await update(account, patch)
@@ -600,7 +600,7 @@ t.test('updateNotificationSettings', async (t) => {
     }
     const { token } = account
     const { body } = await service.expect('getNotificationSettings', 200, { token })
-    t.strictSame(body, { mail_digest: 'off', mail_reminders: true, version: 5 })
+    t.strictSame(body, { mail_digest: 'off', mail_reminders: true, version: 5, revision: 5 })
     const { body: user } = await service.expect('getCurrentUser', 200, { token })
     t.equal(user.version, 1, 'the user has not changed')
   })

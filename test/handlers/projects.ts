@@ -77,6 +77,7 @@ t.test('createProject', async (t) => {
       external_source: null,
       external_id: null,
       version: 1,
+      revision: 1,
     })
     t.equal(created_at, updated_at)
     t.equal(headers.get('location'), `/projects/${id}`)
@@ -326,6 +327,7 @@ t.test('deleteProject and restoreProject', async (t) => {
       ...project,
       open_task_count: 2,
       version: project.version + 2,
+      revision: project.revision + 2,
       updated_at: body.updated_at,
     })
     t.match(trashed, { member_count: 3, role: 'manager', open_task_count: 2 })
@@ -387,6 +389,7 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
     t.strictSame(body, {
       ...first,
       version: first.version + 1,
+      revision: first.revision + 1,
       updated_at: body.updated_at,
       deleted_at: body.deleted_at,
     })

@@ -99,7 +99,7 @@ t.test('createReminder', async (t) => {
     const relative = await remind(task.id, { relative_to: 'due' })
     t.match(relative, { remind_at: null, is_pending: false })
     await changeTask(ada, task.id, { due_on: dueOn })
-    t.match(await read(relative), { remind_at: dueMorning, is_pending: true, version: 2 })
+    t.match(await read(relative), { remind_at: dueMorning, is_pending: true, version: 1, revision: 2 })
   })
 
   t.test('201: by whoever sees the task, in an archived project', async (t) => {
@@ -316,7 +316,7 @@ t.test('updateReminder', async (t) => {
     await change(snoozed, { snoozed_until: dueMorning })
     await changeTask(ada, task.id, { start_on: '2090-01-08' })
     t.match(await read(snoozed), { snoozed_until: dueMorning, is_pending: true })
-    t.match(await read(fired), { is_pending: false, version: 2 })
+    t.match(await read(fired), { is_pending: false, version: 1, revision: 2 })
   })
 
   t.test('400: it loses its time, or is snoozed until a time in the past', async (t) => {
@@ -394,7 +394,7 @@ t.test('firing', async (t) => {
       read_at: null,
     })
     const fired = await read(reminder)
-    t.match(fired, { is_pending: false, fired_at: /Z$/, version: 2 })
+    t.match(fired, { is_pending: false, fired_at: /Z$/, version: 1, revision: 2 })
     t.ok((fired.late_seconds ?? 0) >= 90 && (fired.late_seconds ?? 0) < 120)
     const [event] = await db.run(
       `select events.type, recipient_id from notifications join events on events.id = event_id where reminder_id = $1`,
@@ -504,15 +504,15 @@ t.test('what moves a reminder', async (t) => {
     const task = await createTask(ada, { due_on: dueOn })
     const reminder = await remind(task.id, { relative_to: 'due' })
     await changeTask(ada, task.id, { due_at: '2090-01-08T12:00:00.000Z' })
-    t.match(await read(reminder), { remind_at: '2090-01-08T12:00:00.000Z', version: 2 })
+    t.match(await read(reminder), { remind_at: '2090-01-08T12:00:00.000Z', version: 1, revision: 2 })
     const { token } = ada
     const body = { atomic: true, update: [{ task_id: task.id, patch: { due_on: '2090-01-09' } }] }
     await service.expect('batchTasks', 200, { token, body })
-    t.match(await read(reminder), { remind_at: '2090-01-09T09:00:00.000Z', version: 3 })
+    t.match(await read(reminder), { remind_at: '2090-01-09T09:00:00.000Z', version: 1, revision: 3 })
     await changeTask(ada, task.id, { title: 'The same dates' })
-    t.match(await read(reminder), { version: 3 })
+    t.match(await read(reminder), { revision: 3 })
     await changeTask(ada, task.id, { due_on: null })
-    t.match(await read(reminder), { remind_at: null, is_pending: false, version: 4 })
+    t.match(await read(reminder), { remind_at: null, is_pending: false, version: 1, revision: 4 })
     await changeTask(ada, task.id, { due_on: '2020-01-01' })
     t.match(await read(reminder), { remind_at: '2020-01-01T09:00:00.000Z', is_pending: false })
   })
@@ -526,7 +526,7 @@ t.test('what moves a reminder', async (t) => {
     await fire(fired)
     const moved = { token: max.token, params: { user_id: 'me' }, body: { time_zone: 'America/New_York' } }
     await service.expect('updateUser', 200, moved)
-    t.match(await read(pending, max), { remind_at: '2090-01-06T14:00:00.000Z', version: 2 })
+    t.match(await read(pending, max), { remind_at: '2090-01-06T14:00:00.000Z', version: 1, revision: 2 })
     t.match(await read(atTime, max), { remind_at: dueMorning, version: 1 })
     t.match(await read(fired, max), { remind_at: '2090-01-06T10:00:00.000Z', is_pending: false })
   })

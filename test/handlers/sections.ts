@@ -56,7 +56,7 @@ t.test('createSection', async (t) => {
     const request = { token: editor.token, params, body: { name: ' To do ' } }
     const { body, headers } = await service.expect('createSection', 201, request)
     const { id, position, created_at, updated_at, ...rest } = body
-    t.strictSame(rest, { project_id: project, name: 'To do', version: 1 })
+    t.strictSame(rest, { project_id: project, name: 'To do', version: 1, revision: 1 })
     t.equal(created_at, updated_at)
     t.match(position, /^\w+$/)
     t.equal(headers.get('location'), `/projects/${project}/sections/${id}`)
@@ -259,7 +259,13 @@ t.test('deleteSection', async (t) => {
     await service.expect('getSection', 404, { token, params: pathOf(section) })
     for (const before of tasks) {
       const { task: after } = await readTask(viewer, before.id)
-      t.strictSame(after, { ...before, section_id: null, version: 2, updated_at: after.updated_at })
+      t.strictSame(after, {
+        ...before,
+        section_id: null,
+        version: 2,
+        revision: 2,
+        updated_at: after.updated_at,
+      })
     }
     t.strictSame((await readTask(viewer, unaffected.id)).task, unaffected)
   })

@@ -243,7 +243,7 @@ t.test('deleteTag', async (t) => {
       )
       t.strictSame(
         after.map(({ etag }) => etag),
-        ['"2"', '"2"'],
+        ['"2.2"', '"2.2"'],
       )
     }
   })

@@ -91,6 +91,7 @@ const defaults = {
   external_source: null,
   external_id: null,
   version: 1,
+  revision: 1,
 } as const
 
 const countTasks = async ({ token }: Account): Promise<number | null> => {
@@ -110,10 +111,10 @@ t.test('createTask', async (t) => {
     t.equal(updated_at, created_at)
     t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
     t.equal(headers.get('location'), `/tasks/${id}`)
-    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('etag'), '"1.1"')
     t.equal(headers.get('idempotency-replayed'), null)
     const read = await readTask(owner, id)
-    t.strictSame(read, { task: body, etag: '"1"' })
+    t.strictSame(read, { task: body, etag: '"1.1"' })
   })
 
   t.test('201 with every field', async (t) => {
@@ -302,7 +303,7 @@ t.test('getTask', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
       const { body, headers } = await service.expect('getTask', 200, { token, params })
       t.strictSame(body, task)
-      t.equal(headers.get('etag'), '"1"')
+      t.equal(headers.get('etag'), '"1.1"')
       t.equal(headers.get('cache-control'), 'private, no-cache')
     }
     const { body } = await service.expect('getTask', 200, {
@@ -349,10 +350,10 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       const { body, headers } = await service.expect(operation, 200, change(task, fields))
       const { updated_at, ...rest } = body
       const { updated_at: before, ...old } = task
-      t.strictSame(rest, { ...old, ...fields, version: 2 })
+      t.strictSame(rest, { ...old, ...fields, version: 2, revision: 2 })
       t.ok(updated_at > before)
-      t.equal(headers.get('etag'), '"2"')
-      t.strictSame(await readTask(owner, task.id), { task: body, etag: '"2"' })
+      t.equal(headers.get('etag'), '"2.2"')
+      t.strictSame(await readTask(owner, task.id), { task: body, etag: '"2.2"' })
     })
 
     t.test('200: a title of up to 500 characters is trimmed and normalized', async (t) => {
@@ -420,7 +421,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       ]) {
         const { body, headers } = await service.expect(operation, 200, change(task, same))
         t.strictSame(body, task)
-        t.equal(headers.get('etag'), '"1"')
+        t.equal(headers.get('etag'), '"1.1"')
       }
     })
 
@@ -499,7 +500,8 @@ t.test('replaceTask, specific to PUT', async (t) => {
       owner_id: owner.id,
       tags: [tag],
       attachment_count: 1,
-      version: 3,
+      version: 2,
+      revision: 3,
     })
   })
 
@@ -531,7 +533,8 @@ t.test('replaceTask, specific to PUT', async (t) => {
       id: unknownId,
     }
     const { body: after } = await service.expect('replaceTask', 200, { token, params, body: edited })
-    t.strictSame(after, { ...task, title: 'Edited', version: task.version + 1, updated_at: after.updated_at })
+    const changed = { version: task.version + 1, revision: task.revision + 1, updated_at: after.updated_at }
+    t.strictSame(after, { ...task, title: 'Edited', ...changed })
   })
 
   t.test('400 for malformed read-only fields', async (t) => {
@@ -598,7 +601,7 @@ t.test('updateTask, specific to PATCH', async (t) => {
       params: { task_id: task.id },
       body: { priority: 'low' },
     })
-    t.strictSame(body, { ...task, priority: 'low', version: 2, updated_at: body.updated_at })
+    t.strictSame(body, { ...task, priority: 'low', version: 2, revision: 2, updated_at: body.updated_at })
   })
 
   t.test('200 for an empty patch, which changes nothing', async (t) => {
@@ -628,7 +631,7 @@ t.test('updateTask, specific to PATCH', async (t) => {
         params: { task_id: task.id },
         body: { [name]: null },
       })
-      t.strictSame(body, { ...task, [name]: null, version: 2, updated_at: body.updated_at })
+      t.strictSame(body, { ...task, [name]: null, version: 2, revision: 2, updated_at: body.updated_at })
     }
   })
 
@@ -720,7 +723,7 @@ const raceWithTags = async (
   const read = async () => recordReply(await service.expect('getTask', 200, { token, params }))
   const readList = async () => {
     const { body } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
-    for (const task of body.items) record(`"${task.version}"`, task)
+    for (const task of body.items) record(`"${task.version}.${task.revision}"`, task)
   }
   const patch = async (title: string) =>
     recordReply(await service.expect('updateTask', 200, { token, params, body: { title } }))
@@ -774,71 +777,91 @@ t.test('deleteTask', async (t) => {
   })
 })
 
-t.test('every visible change sets a new version and updated_at', async (t) => {
-  const { owner, assignee } = await peopleOf('version')
-  const { token } = owner
-  const tag = await createTag(owner, 'moving')
-  const task = await createTask(owner)
-  const link = { token, params: { task_id: task.id, tag_id: tag.id } }
-  let attach_id = ''
-  let version = 1
-  let last = task.updated_at
+t.test(
+  'every visible change sets a new revision and updated_at, and what clients write a new version',
+  async (t) => {
+    const { owner, assignee } = await peopleOf('version')
+    const { token } = owner
+    const tag = await createTag(owner, 'moving')
+    const task = await createTask(owner)
+    const link = { token, params: { task_id: task.id, tag_id: tag.id } }
+    let attach_id = ''
+    let version = 1
+    let revision = 1
+    let last = task.updated_at
 
-  const expectNewVersion = async (what: string, change: () => Promise<unknown>): Promise<void> => {
-    await clockToMove()
-    await change()
-    const { task: after, etag } = await readTask(owner, task.id)
-    version += 1
-    t.equal(after.version, version, what)
-    t.equal(etag, `"${version}"`)
-    t.ok(after.updated_at > last, `${what}: updated_at`)
-    last = after.updated_at
-  }
-  const expectUnchanged = async (what: string, change: () => Promise<unknown>): Promise<void> => {
+    const expectNewRevision = async (what: string, change: () => Promise<unknown>): Promise<void> => {
+      await clockToMove()
+      await change()
+      const { task: after, etag } = await readTask(owner, task.id)
+      revision += 1
+      t.match(after, { version, revision }, what)
+      t.equal(etag, `"${version}.${revision}"`)
+      t.ok(after.updated_at > last, `${what}: updated_at`)
+      last = after.updated_at
+    }
+    const expectNewVersion = async (what: string, change: () => Promise<unknown>): Promise<void> => {
+      version += 1
+      await expectNewRevision(what, change)
+    }
+    const expectUnchanged = async (what: string, change: () => Promise<unknown>): Promise<void> => {
+      const before = await readTask(owner, task.id)
+      await clockToMove()
+      await change()
+      t.strictSame(await readTask(owner, task.id), before, what)
+    }
+
+    await expectNewVersion('a tag is added', () => service.expect('addTaskTag', 204, link))
+    await expectUnchanged('a tag is added again', () => service.expect('addTaskTag', 204, link))
+    await expectNewVersion('a tag is removed', () => service.expect('removeTaskTag', 204, link))
+    await expectUnchanged('a tag is removed again', () => service.expect('removeTaskTag', 404, link))
+    await expectNewVersion('a removed tag is added', () => service.expect('addTaskTag', 204, link))
+    await expectNewVersion('a tag is deleted', () =>
+      service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }),
+    )
+    await expectNewRevision('an attachment is added', async () => {
+      attach_id = await attachFile(owner, task.id)
+    })
+    await expectUnchanged('an attachment is rejected', () =>
+      service.expect('addTaskAttachment', 413, {
+        token,
+        params: { task_id: task.id },
+        body: fileForm('x'.repeat(1_048_577)),
+      }),
+    )
+    await expectNewRevision('an attachment is deleted', () =>
+      service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
+    )
+    const subtask = await createTask(owner)
+    const asSubtask = (parent_id: string | null) => () =>
+      service.expect('updateTask', 200, { token, params: { task_id: subtask.id }, body: { parent_id } })
+    await expectNewRevision('a subtask is added', asSubtask(task.id))
+    await expectNewRevision('a subtask is removed', asSubtask(null))
+    const comment = { token, params: { task_id: task.id }, body: { body: 'A comment' } }
+    await expectNewRevision('a comment is added', () => service.expect('createComment', 201, comment))
+    await expectUnchanged('a reminder is added', () =>
+      service.expect('createReminder', 201, { ...comment, body: { at: '2090-01-01T00:00:00Z' } }),
+    )
+    await expectNewVersion('the assignee is set', () =>
+      service.expect('updateTask', 200, {
+        token,
+        params: { task_id: task.id },
+        body: { assignee_id: assignee.id },
+      }),
+    )
+    const theirs = await createTag(assignee, 'theirs')
+    const theirLink = { token: assignee.token, params: { task_id: task.id, tag_id: theirs.id } }
+    await expectNewVersion('a tag of the assignee is added', () =>
+      service.expect('addTaskTag', 204, theirLink),
+    )
     const before = await readTask(owner, task.id)
-    await clockToMove()
-    await change()
-    t.strictSame(await readTask(owner, task.id), before, what)
-  }
-
-  await expectNewVersion('a tag is added', () => service.expect('addTaskTag', 204, link))
-  await expectUnchanged('a tag is added again', () => service.expect('addTaskTag', 204, link))
-  await expectNewVersion('a tag is removed', () => service.expect('removeTaskTag', 204, link))
-  await expectUnchanged('a tag is removed again', () => service.expect('removeTaskTag', 404, link))
-  await expectNewVersion('a removed tag is added', () => service.expect('addTaskTag', 204, link))
-  await expectNewVersion('a tag is deleted', () =>
-    service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }),
-  )
-  await expectNewVersion('an attachment is added', async () => {
-    attach_id = await attachFile(owner, task.id)
-  })
-  await expectUnchanged('an attachment is rejected', () =>
-    service.expect('addTaskAttachment', 413, {
-      token,
-      params: { task_id: task.id },
-      body: fileForm('x'.repeat(1_048_577)),
-    }),
-  )
-  await expectNewVersion('an attachment is deleted', () =>
-    service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
-  )
-  await expectNewVersion('the assignee is set', () =>
-    service.expect('updateTask', 200, {
-      token,
-      params: { task_id: task.id },
-      body: { assignee_id: assignee.id },
-    }),
-  )
-  const theirs = await createTag(assignee, 'theirs')
-  const theirLink = { token: assignee.token, params: { task_id: task.id, tag_id: theirs.id } }
-  await expectNewVersion('a tag of the assignee is added', () => service.expect('addTaskTag', 204, theirLink))
-  const before = await readTask(owner, task.id)
-  await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
-  const after = await readTask(owner, task.id)
-  t.match(after.task, { assignee_id: null, tags: [] }, 'the deleted assignee and their tag are removed')
-  t.ok(after.task.version > before.task.version)
-  t.not(after.etag, before.etag)
-})
+    await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
+    const after = await readTask(owner, task.id)
+    t.match(after.task, { assignee_id: null, tags: [] }, 'the deleted assignee and their tag are removed')
+    t.ok(after.task.version > before.task.version)
+    t.not(after.etag, before.etag)
+  },
+)
 
 const titles = (items: readonly Task[]): string[] => items.map(({ title }) => title)
 

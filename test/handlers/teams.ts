@@ -59,7 +59,7 @@ t.test('createTeam', async (t) => {
     const request = { token: ada.token, body: { name: '  Design ' } }
     const { body, headers } = await service.expect('createTeam', 201, request)
     const { id, created_at, updated_at, ...rest } = body
-    t.strictSame(rest, { name: 'Design', role: 'manager', version: 1 })
+    t.strictSame(rest, { name: 'Design', role: 'manager', version: 1, revision: 1 })
     t.equal(created_at, updated_at)
     t.equal(headers.get('location'), `/teams/${id}`)
     const read = await service.expect('getTeam', 200, { token: ada.token, params: { team_id: id } })
@@ -144,7 +144,11 @@ t.test('setTeamMember', async (t) => {
     const request = { token: ada.token, params: inTeam(team, ada) }
     const demotion = { ...request, body: { role: 'member' } }
     t.match(await service.call('setTeamMember', demotion), isLastManager)
-    t.match((await service.expect('getTeamMember', 200, request)).body, { role: 'manager', version: 1 })
+    t.match((await service.expect('getTeamMember', 200, request)).body, {
+      role: 'manager',
+      version: 1,
+      revision: 1,
+    })
     await setTeamMember(ada, team, grace, 'manager')
     await service.expect('setTeamMember', 200, demotion)
   })

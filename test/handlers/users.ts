@@ -523,7 +523,7 @@ t.test('the effects of deleting a user', async (t) => {
     t.ok(after.updated_at >= assignedBefore.updated_at)
     const unassigned = { task_id: assigned.id }
     const { headers } = await service.expect('getTask', 200, { token: friend.token, params: unassigned })
-    t.equal(headers.get('etag'), `"${after.version}"`)
+    t.equal(headers.get('etag'), `"${after.version}.${after.revision}"`)
   })
 
   t.test("removes their tags from others' tasks, with a new version", async (t) => {

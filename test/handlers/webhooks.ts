@@ -74,12 +74,13 @@ t.test('createWebhook', async (t) => {
       failing_since: null,
       previous_secret_until: null,
       version: 1,
+      revision: 1,
     })
     t.equal(created_at, updated_at)
     t.match(secret, /^whsec_[A-Za-z0-9+/]{43}=$/)
     t.strictSame(await storedSecrets(created), [secret, null])
     t.equal(headers.get('location'), `/webhooks/${id}`)
-    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('etag'), '"1.1"')
     t.equal(headers.get('cache-control'), 'no-store')
     const read = await service.expect('getWebhook', 200, { token: ada.token, params: pathOf(created) })
     t.strictSame(read.body, withoutSecret(created))
@@ -375,7 +376,7 @@ t.test('rotateWebhookSecret', async (t) => {
     })
     t.not(body.secret, webhook.secret)
     t.equal(body.version, 2)
-    t.equal(headers.get('etag'), '"2"')
+    t.equal(headers.get('etag'), '"2.2"')
     t.equal(headers.get('cache-control'), 'no-store')
     const remaining = Date.parse(body.previous_secret_until ?? '') - Date.now()
     t.ok(Math.abs(remaining - 86_400_000) < 60_000)

@@ -28,49 +28,49 @@ const resources: Readonly<Record<string, Lists>> = {
   tasks: {
     changedBy: ['replaceTask', 'updateTask'],
     dropped: names(`
-      id created_at updated_at completed_at position is_blocked tags series_id
+      id revision created_at updated_at completed_at position is_blocked tags series_id
       occurrence_number occurrence_at occurrence_on next_task_id attachment_count
       comment_count subtask_count open_subtask_count owner assignee project attachments parent
       subtasks
     `),
     refused: names(`
-      role revision deleted_at placed_at changed_in blocker_count recurrence_anchor search
+      role side_changes deleted_at placed_at changed_in blocker_count recurrence_anchor search
       title_folded description_folded
     `),
   },
   comments: {
     changedBy: ['updateComment'],
-    dropped: names('id task_id author_id author_name author mentions created_at edited_at'),
+    dropped: names('id task_id author_id author_name author mentions revision created_at edited_at'),
     refused: names('owner_id role updated_at deleted_at'),
   },
   projects: {
     changedBy: ['replaceProject', 'updateProject'],
-    dropped: names('id created_at updated_at archived_at role member_count open_task_count'),
+    dropped: names('id revision created_at updated_at archived_at role member_count open_task_count'),
     refused: names('owner_id deleted_at purged_at name_folded filling_import_id visible_in'),
   },
   sections: {
     changedBy: ['updateSection'],
-    dropped: names('id project_id position created_at updated_at'),
+    dropped: names('id project_id position revision created_at updated_at'),
     refused: names('owner_id role'),
   },
   project_members: {
     changedBy: ['setProjectMember'],
-    dropped: names('user_id user direct_role created_at'),
+    dropped: names('user_id user direct_role revision created_at'),
     refused: names('id owner_id project_id updated_at'),
   },
   project_teams: {
     changedBy: ['setProjectTeam'],
-    dropped: names('team_id name created_at'),
+    dropped: names('team_id name revision created_at'),
     refused: names('id owner_id project_id updated_at'),
   },
   teams: {
     changedBy: ['updateTeam'],
-    dropped: names('id role created_at updated_at'),
+    dropped: names('id role revision created_at updated_at'),
     refused: names('owner_id name_folded'),
   },
   team_members: {
     changedBy: ['setTeamMember'],
-    dropped: names('user_id user created_at'),
+    dropped: names('user_id user revision created_at'),
     refused: names('id owner_id team_id source updated_at'),
   },
   notifications: {
@@ -81,35 +81,40 @@ const resources: Readonly<Record<string, Lists>> = {
     `),
     refused: names('owner_id user_id role version event_id'),
   },
+  notification_settings: {
+    changedBy: ['updateNotificationSettings'],
+    dropped: names('revision'),
+    refused: names('user_id digest_due_at reminders_mailed_at'),
+  },
   reminders: {
     changedBy: ['updateReminder'],
-    dropped: names('id task_id remind_at is_pending fired_at late_seconds created_at updated_at'),
+    dropped: names('id task_id remind_at is_pending fired_at late_seconds revision created_at updated_at'),
     refused: names('owner_id user_id role fires_at is_mail_due'),
   },
   webhooks: {
     changedBy: ['updateWebhook'],
     dropped: names(`
-      id owner_id project_id created_at updated_at disabled_reason failing_since
+      id owner_id project_id revision created_at updated_at disabled_reason failing_since
       previous_secret_until
     `),
     refused: names('role secret previous_secret deleted_at due_at last_sequence lease_id'),
   },
   feeds: {
     changedBy: ['updateFeed'],
-    dropped: names('id filter kind created_at updated_at'),
+    dropped: names('id filter kind revision created_at updated_at'),
     refused: names('owner_id role hash revoked_at'),
   },
   imports: {
     changedBy: ['updateImport'],
     dropped: names(`
       id status failure file_name size file_expires_at progress poll_after_seconds preview
-      result created_at updated_at finished_at
+      result revision created_at updated_at finished_at
     `),
     refused: names('owner_id user_id role deleted_at storage_key sha256 authors attempts'),
   },
   users: {
     changedBy: ['replaceUser', 'updateUser'],
-    dropped: names('id created_at updated_at'),
+    dropped: names('id revision created_at updated_at'),
     refused: names(`
       owner_id password password_hash may_use_password attachment_bytes deleted_at
       sign_in_due_at email_verified_at

@@ -26,10 +26,9 @@ import { memberships, projects, users, webhooks } from '../schema/tables.ts'
 
 const item = aliasedTable(webhooks, 'item')
 
-/** A webhook as JSON text, and its version. */
+/** A webhook as JSON text. */
 export interface WebhookRow {
   readonly json: string
-  readonly version: number
 }
 
 const webhook = aliasedTable(webhooks, 'webhook')
@@ -37,9 +36,9 @@ const webhook = aliasedTable(webhooks, 'webhook')
 const selectOne = query(
   'webhooks.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int' },
+  { json: 'text' },
   (p) => sql`
-    select ${webhookJson(webhook)} as json, ${webhook.version}
+    select ${webhookJson(webhook)} as json
     from webhooks webhook where ${webhook.id} = ${p.id} and ${allowsWebhook('webhook.see', p, webhook)}`,
 )
 
@@ -187,7 +186,7 @@ export const lockWebhook = async (
 /** A webhook that the caller was found to be allowed to change. */
 export type ChangeableWebhook = Authorized<'webhook.change', WebhookFacts>
 
-// A trigger sets the version and the time, because the sender and jobs change the representation as well.
+// A trigger sets the version, the revision and the time, because the sender and jobs change the representation as well.
 const update = builtStatement(
   'webhooks.update',
   {

@@ -17,7 +17,7 @@ import { isSignInDue } from '../shared/recent.ts'
 import { aliasedTable, eq, type SQL, sql } from '../schema/drizzle.ts'
 import { exports, memberships, users } from '../schema/tables.ts'
 import { inTurn, mayRun, usedBy } from '../shared/running-jobs.ts'
-import { touched } from '../shared/touch.ts'
+import { touched, touchedBeside } from '../shared/touch.ts'
 
 /**
  * Exports: what users ask for, and what the job writes that makes them. A process takes one by a lease, which it renews while it works;
@@ -30,19 +30,18 @@ const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
-/** An export as JSON text, its version, and whether it waits or runs. */
+/** An export as JSON text, and whether it waits or runs. */
 export interface ExportRow {
   readonly json: string
-  readonly version: number
   readonly is_pending: boolean
 }
 
 const selectOne = query(
   'exports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_pending: 'bool' },
+  { json: 'text', is_pending: 'bool' },
   (p) => sql`
-    select ${exportJson(row)} as json, ${row.version}, ${isPending(row)} as is_pending from exports row
+    select ${exportJson(row)} as json, ${isPending(row)} as is_pending from exports row
     where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
 )
 
@@ -292,7 +291,7 @@ const take = statement(
           leased_until: lease(p),
           done: sql`0`,
           total: sql`null`,
-          ...touched(row),
+          ...touchedBeside(row),
         })
         .from(sql`next`)
         .where(sql`${row.id} = next.id`)
@@ -369,7 +368,7 @@ const maxArchives = 3
 /** Deletes the archives of the rows of `old`, as common table expressions. */
 const withoutArchives = sql`marked as ${builder
   .update(row)
-  .set({ status: sql`'expired'`, storage_key: sql`null`, ...touched(row) })
+  .set({ status: sql`'expired'`, storage_key: sql`null`, ...touchedBeside(row) })
   .from(sql`old`)
   .where(sql`${row.id} = old.id`)}`
 
@@ -399,7 +398,7 @@ const finish = statement(
         leased_until: sql`null`,
         finished_at: sql`clock_timestamp()`,
         expires_at: sql`now() + make_interval(days => ${p.days})`,
-        ...touched(row),
+        ...touchedBeside(row),
       })
       .where(
         sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' and ${isStillAllowed(row)}`,
@@ -462,7 +461,7 @@ const fail = statement(
         lease_id: sql`null`,
         leased_until: sql`null`,
         finished_at: sql`clock_timestamp()`,
-        ...touched(row),
+        ...touchedBeside(row),
       })
       .where(sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running'`)
       .returning({ id: row.id, requested_by: row.requested_by })},
@@ -488,7 +487,7 @@ const release = statement(
   {},
   (p) => sql`
     update exports row set status = 'waiting', lease_id = null, leased_until = now() + ${p.wait} * interval '1 millisecond',
-      attempts = ${row.attempts} - ${p.refunds}::int, version = ${row.version} + 1, updated_at = ${touched(row).updated_at}
+      attempts = ${row.attempts} - ${p.refunds}::int, side_changes = ${row.side_changes} + 1, updated_at = ${touchedBeside(row).updated_at}
     where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running'`,
 )
 

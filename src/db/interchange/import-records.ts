@@ -403,7 +403,7 @@ const grow = statement(
     with grown as (
       update tasks set subtask_count = subtask_count + row.subtasks, open_subtask_count = open_subtask_count + row.open_subtasks,
         comment_count = comment_count + row.comments, attachment_count = attachment_count + row.attachments,
-        blocker_count = blocker_count + row.blockers, version = version + 1, updated_at = greatest(clock_timestamp(), tasks.created_at)
+        blocker_count = blocker_count + row.blockers, side_changes = side_changes + 1, updated_at = greatest(clock_timestamp(), tasks.created_at)
       from jsonb_to_recordset(${p.tasks} -> 'rows') as row (
         id uuid, subtasks int, open_subtasks int, comments int, attachments int, blockers int)
       where tasks.id = row.id returning tasks.id
@@ -575,12 +575,12 @@ export const selectCreatedSections = (
 ): Promise<readonly CreatedSection[]> => selectSections(db, { import_id: importId })
 
 /**
- * Whether a task is not as an import has created it. Its version counts its comments, attachments and subtasks; neither the text of a
+ * Whether a task is not as an import has created it. Its revision counts its comments, attachments and subtasks; neither the text of a
  * comment nor a relation. Relations to tasks that are being deleted permanently are not counted: they may be the import's own.
  */
 const isTaskTouched = (importId: SQL): SQL => sql`((
     select record.version from import_records record
-    where record.import_id = ${importId} and record.type = 'task' and record.resource_id = task.id) is distinct from task.version
+    where record.import_id = ${importId} and record.type = 'task' and record.resource_id = task.id) is distinct from task.version + task.side_changes
   or exists (select from comments comment where comment.task_id = task.id and comment.version > 1)
   or exists (
     select from task_relations relation where task.id in (relation.task_id, relation.other_task_id) and not coalesce((
@@ -633,8 +633,8 @@ export const isProjectTouched = async (
   sections: readonly string[],
 ): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, sections })).is_touched
 
-const raiseVersions = statement(
-  'import_records.raise_versions',
+const raiseRevisions = statement(
+  'import_records.raise_revisions',
   { import_id: 'uuid', ids: 'uuid[]' },
   {},
   (p) => sql`
@@ -642,13 +642,13 @@ const raiseVersions = statement(
     where import_id = ${p.import_id} and type = 'task' and resource_id = ${anyOf(p.ids)}`,
 )
 
-/** Undoing gives tasks a new version when it takes subtasks from them, which is not a change by somebody. */
-export const followVersions = async (
+/** Undoing gives tasks a new revision when it takes subtasks from them, which is not a change by somebody. */
+export const followRevisions = async (
   { db }: TransactionContext,
   importId: string,
   ids: readonly string[],
 ): Promise<void> => {
-  if (ids.length > 0) await raiseVersions(db, { import_id: importId, ids })
+  if (ids.length > 0) await raiseRevisions(db, { import_id: importId, ids })
 }
 
 const markHidden = countingStatement(

@@ -27,7 +27,7 @@ import { importJson, importRowJson, isImportBusy } from '../shared/read-models.t
 import { aliasedTable, and, eq, isNull, type SQL, sql } from '../schema/drizzle.ts'
 import { importRecords, importRows, imports, uploads, users } from '../schema/tables.ts'
 import { inTurn, mayRun, usedBy } from '../shared/running-jobs.ts'
-import { touched } from '../shared/touch.ts'
+import { touched, touchedBeside } from '../shared/touch.ts'
 
 /**
  * Imports: what users upload and ask for, and what the job writes that reads files. A process takes one by a lease, which it renews while
@@ -43,7 +43,6 @@ const person = aliasedTable(users, 'person')
 /** An import as JSON text, and its version. */
 export interface ImportRow {
   readonly json: string
-  readonly version: number
   /** Whether something happens in the background. */
   readonly is_pending: boolean
 }
@@ -51,9 +50,9 @@ export interface ImportRow {
 const selectOne = query(
   'imports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_pending: 'bool' },
+  { json: 'text', is_pending: 'bool' },
   (p) => sql`
-    select ${importJson(row)} as json, ${row.version}, ${isImportBusy(row)} as is_pending from imports row
+    select ${importJson(row)} as json, ${isImportBusy(row)} as is_pending from imports row
     where ${row.id} = ${p.id} and ${allowsImport('import.see', p, row)}`,
 )
 
@@ -532,7 +531,7 @@ const end = statement(
         lease_id: sql`null`,
         leased_until: sql`null`,
         finished_at: sql`clock_timestamp()`,
-        ...touched(row),
+        ...touchedBeside(row),
       })
       .where(sql`${row.id} = ${p.id}`)
       .returning({
@@ -619,7 +618,7 @@ const expireFile = countingStatement(
       limit ${sql.raw(String(batch))} for update skip locked
     ), marked as ${builder
       .update(row)
-      .set({ storage_key: sql`null`, ...touched(row) })
+      .set({ storage_key: sql`null`, ...touchedBeside(row) })
       .from(sql`old`)
       .where(sql`${row.id} = old.id`)},
     expired as (select storage_key from old)`,

@@ -74,6 +74,8 @@ const integrationColumns = () => ({
 export const isInstant = (column: AnyColumn): boolean => column.getSQLType() === instantType
 const now = sql`now()`
 const createdAt = () => instant('created_at').notNull().default(now)
+/** How often something has changed that others add, or that jobs do, beside what clients write: the revision is the version and this. */
+const sideChanges = () => integer('side_changes').notNull().default(0)
 
 export const users = pgTable(
   'users',
@@ -703,6 +705,7 @@ export const tasks = pgTable(
     /** The number of tasks that block this one, open or not, visible or not. Never shown. When one of them is deleted permanently, a trigger lowers it. */
     blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
+    side_changes: sideChanges(),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
     /** When it was moved to the trash; otherwise null. */
@@ -1130,6 +1133,7 @@ export const reminders = pgTable(
     /** Whether the last firing has still to be sent by email. */
     is_mail_due: boolean('is_mail_due').notNull().default(false),
     version: integer('version').notNull().default(1),
+    side_changes: sideChanges(),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
   },
@@ -1188,6 +1192,7 @@ export const exports = pgTable(
     size: bigint('size', { mode: 'number' }),
     sha256: text('sha256'),
     version: integer('version').notNull().default(1),
+    side_changes: sideChanges(),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
     finished_at: instant('finished_at'),
@@ -1267,6 +1272,7 @@ export const imports = pgTable(
     /** Until when a process works on it; of one that waits, until when it does. */
     leased_until: instant('leased_until'),
     version: integer('version').notNull().default(1),
+    side_changes: sideChanges(),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
     finished_at: instant('finished_at'),
@@ -1344,7 +1350,7 @@ export const importRecords = pgTable(
     project_id: uuid('project_id'),
     /** Digests of what a task was last imported with; null for others. */
     fields: digests('fields'),
-    /** The version of a task or a project as it was imported. */
+    /** The revision of a task, or the version of a project, as it was imported. */
     version: integer('version').notNull().default(1),
   },
   (t) => [
@@ -1450,6 +1456,7 @@ export const webhooks = pgTable(
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
     version: integer('version').notNull().default(1),
+    side_changes: sideChanges(),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
     /** Set when the webhook is deleted, which hides the row from every reader. A job removes it after its deliveries. */

@@ -59,6 +59,7 @@ import {
   type webhookDeliveries,
   type webhooks,
 } from '../schema/tables.ts'
+import { revisionOf } from './touch.ts'
 
 /**
  * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes a row, which is a table or an alias of it,
@@ -118,6 +119,7 @@ export const userJson = (user: typeof users, caller: CallerPlaceholders): SQL =>
     created_at,
     updated_at,
     version,
+    revision: version,
   } satisfies Fields<Schemas['User']>)
 }
 
@@ -200,6 +202,7 @@ const projectFields = (project: typeof projects, shared: SharedFields) => {
     external_source,
     external_id,
     version,
+    revision: version,
     created_at,
     updated_at,
   } satisfies Fields<Schemas['Project']>
@@ -234,7 +237,9 @@ export const teamJson = (
   role: SQL<string | null> = roleInTeam(team, caller),
 ): SQL => {
   const { id, name, version, created_at, updated_at } = team
-  return object({ id, name, role, version, created_at, updated_at } satisfies Fields<Schemas['Team']>)
+  return object({ id, name, role, version, revision: version, created_at, updated_at } satisfies Fields<
+    Schemas['Team']
+  >)
 }
 
 /** The caller's role in a team; null if they are no member. */
@@ -247,7 +252,7 @@ export const teamMemberJson = (
   expand: readonly MemberExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const fields = { user_id, role, version, created_at } satisfies Fields<
+  const fields = { user_id, role, version, revision: version, created_at } satisfies Fields<
     Omit<Schemas['TeamMember'], MemberExpansion>
   >
   const json = object(fields)
@@ -258,7 +263,10 @@ export const teamMemberJson = (
 export const projectTeamJson = (
   { team_id, role, version, created_at }: typeof projectTeams,
   name: SQL<string>,
-): SQL => object({ team_id, name, role, version, created_at } satisfies Fields<Schemas['ProjectTeam']>)
+): SQL =>
+  object({ team_id, name, role, version, revision: version, created_at } satisfies Fields<
+    Schemas['ProjectTeam']
+  >)
 
 /** A member of a project, with the user as the caller sees it if `expand` asks for it. */
 export const projectMemberJson = (
@@ -272,6 +280,7 @@ export const projectMemberJson = (
     role,
     direct_role: sql<string | null>`${member}.direct_role`,
     version: sql<number>`${member}.version`,
+    revision: sql<number>`${member}.version`,
     created_at,
   } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
   return withUser(json, ['user', user_id], expand, caller)
@@ -290,9 +299,16 @@ export const followerJson = (
 
 export const sectionJson = (section: typeof sections): SQL => {
   const { id, project_id, name, position, version, created_at, updated_at } = section
-  const fields = { id, project_id, name, position, version, created_at, updated_at } satisfies Fields<
-    Schemas['Section']
-  >
+  const fields = {
+    id,
+    project_id,
+    name,
+    position,
+    version,
+    revision: version,
+    created_at,
+    updated_at,
+  } satisfies Fields<Schemas['Section']>
   return object(fields)
 }
 
@@ -369,6 +385,7 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     subtask_count: task.subtask_count,
     open_subtask_count: task.open_subtask_count,
     version: task.version,
+    revision: revisionOf(task),
     created_at: task.created_at,
     updated_at: task.updated_at,
   }) satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
@@ -504,6 +521,7 @@ export const commentJson = (
     body,
     mentions,
     version,
+    revision: version,
     created_at,
     edited_at,
   } satisfies Fields<Omit<Schemas['Comment'], CommentExpansion>>
@@ -557,6 +575,7 @@ export const notificationSettingsJson = ({
     mail_digest: sql<string>`coalesce(${mail_digest}, 'off')`,
     mail_reminders: sql<boolean>`coalesce(${mail_reminders}, false)`,
     version: sql<number>`coalesce(${version}, 1)`,
+    revision: sql<number>`coalesce(${version}, 1)`,
   } satisfies Fields<Schemas['NotificationSettings']>)
 
 /** A reminder, of which only its user hears. */
@@ -576,6 +595,7 @@ export const reminderJson = (reminder: typeof reminders): SQL => {
     fired_at,
     late_seconds,
     version,
+    revision: revisionOf(reminder),
     created_at,
     updated_at,
   } satisfies Fields<Schemas['Reminder']>)
@@ -604,6 +624,7 @@ export const exportJson = (row: typeof exports): SQL => {
     sha256,
     expires_at,
     version,
+    revision: revisionOf(row),
     created_at,
     updated_at,
     finished_at,
@@ -640,6 +661,7 @@ export const importJson = (row: typeof imports): SQL => {
     preview,
     result,
     version,
+    revision: revisionOf(row),
     created_at,
     updated_at,
     finished_at,
@@ -752,9 +774,18 @@ export const auditEventJson = (event: typeof auditEvents): SQL =>
 /** A feed without its URL. */
 export const feedJson = (feed: typeof feeds): SQL => {
   const { id, name, filter, kind, alarms, color, version, created_at, updated_at } = feed
-  const fields = { id, name, filter, kind, alarms, color, version, created_at, updated_at } satisfies Fields<
-    Schemas['Feed']
-  >
+  const fields = {
+    id,
+    name,
+    filter,
+    kind,
+    alarms,
+    color,
+    version,
+    revision: version,
+    created_at,
+    updated_at,
+  } satisfies Fields<Schemas['Feed']>
   return object(fields)
 }
 
@@ -772,6 +803,7 @@ export const webhookJson = (webhook: typeof webhooks): SQL =>
     failing_since: webhook.failing_since,
     previous_secret_until: webhook.previous_secret_until,
     version: webhook.version,
+    revision: revisionOf(webhook),
     created_at: webhook.created_at,
     updated_at: webhook.updated_at,
   } satisfies Fields<Schemas['Webhook']>)

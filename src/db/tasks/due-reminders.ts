@@ -6,7 +6,7 @@ import { presentFor } from '../shared/retention.ts'
 import { statement } from '../statements/statement.ts'
 import { aliasedTable, sql } from '../schema/drizzle.ts'
 import { notificationSettings, projects, reminders, tasks, users } from '../schema/tables.ts'
-import { touched } from '../shared/touch.ts'
+import { touchedBeside } from '../shared/touch.ts'
 
 /**
  * Firing of reminders. One statement finds those that are due, records each once, as a notification and an event, and makes them past: a
@@ -62,7 +62,7 @@ const fire = statement(
           else ${reminder.late_seconds} end`,
         is_mail_due: sql`due.is_wanted and due.late <= ${maxLate} and exists (
           select from notification_settings settings where ${settings.user_id} = due.user_id and ${settings.mail_reminders})`,
-        ...touched(reminder),
+        ...touchedBeside(reminder),
       })
       .from(sql`due`)
       .where(sql`${reminder.id} = due.id`)}

@@ -8,7 +8,7 @@ import { expectRow } from '../statements/row-statements.ts'
 import type { StatementName } from '../statements/statement.ts'
 import { and, eq, isNull, type SQL, sql } from '../schema/drizzle.ts'
 import { memberships, projects, tasks, users } from '../schema/tables.ts'
-import { touched } from '../shared/touch.ts'
+import { touched, touchedBeside } from '../shared/touch.ts'
 
 /** What a write to what belongs to a task depends on. */
 export interface TaskFacts {
@@ -146,7 +146,7 @@ const touch = builtStatement('tasks.touch', { ids: 'uuid[]' }, (db, p) =>
     .where(eq(tasks.id, anyOf(p.ids))),
 )
 
-/** Gives locked tasks a new version, because something that belongs to them has changed. */
+/** Gives locked tasks a new version, because their tags have changed. */
 export const touchTasks = async (
   { db }: Pick<TransactionContext, 'db'>,
   ids: readonly string[],
@@ -157,12 +157,12 @@ export const touchTasks = async (
 const countComments = builtStatement('tasks.count_comments', { id: 'uuid', change: 'int' }, (db, p) =>
   db
     .update(tasks)
-    .set({ comment_count: sql`${tasks.comment_count} + ${p.change}`, ...touched(tasks) })
+    .set({ comment_count: sql`${tasks.comment_count} + ${p.change}`, ...touchedBeside(tasks) })
     .where(eq(tasks.id, p.id))
     .returning({ version: tasks.version }),
 )
 
-/** Counts a new or a deleted comment. Returns the version that the task has then. */
+/** Counts a new or a deleted comment. Returns the version of the task, which stays. */
 export const countComment = async ({ db }: TransactionContext, id: string, change: 1 | -1): Promise<number> =>
   expectRow(await countComments(db, { id, change })).version
 
@@ -182,12 +182,12 @@ export const countBlocker = async ({ db }: TransactionContext, id: string, chang
 const countAttachments = builtStatement('tasks.count_attachments', { id: 'uuid', change: 'int' }, (db, p) =>
   db
     .update(tasks)
-    .set({ attachment_count: sql`${tasks.attachment_count} + ${p.change}`, ...touched(tasks) })
+    .set({ attachment_count: sql`${tasks.attachment_count} + ${p.change}`, ...touchedBeside(tasks) })
     .where(eq(tasks.id, p.id))
     .returning({ version: tasks.version }),
 )
 
-/** Counts a new or a deleted attachment. Returns the version that the task has then. */
+/** Counts a new or a deleted attachment. Returns the version of the task, which stays. */
 export const countAttachment = async (
   { db }: TransactionContext,
   id: string,

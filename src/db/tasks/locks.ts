@@ -11,6 +11,7 @@ import { pipeline } from '../engine/pipeline.ts'
 import { query, statement } from '../statements/statement.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from '../schema/drizzle.ts'
 import { memberships, projects, reminders, sections, tags, tasks, taskTags, users } from '../schema/tables.ts'
+import { revisionOf } from '../shared/touch.ts'
 import { idsOfProjects, lockProjects, lockTaskRows } from './facts.ts'
 import { seriesColumns } from './single.ts'
 
@@ -56,6 +57,7 @@ export interface TaskReferences {
 export interface LockedTask extends TaskFields {
   readonly id: string
   readonly version: number
+  readonly side_changes: number
   /** When it was moved to the trash. */
   readonly deleted_at: string | null
   readonly subtask_count: number
@@ -168,7 +170,7 @@ const lockTrees = statement(
     with recurring as materialized (
       select task.id, task.next_task_id, next.id as withdrawable
       from tasks task left join tasks next
-        on next.id = task.next_task_id and next.version = 1 and ${placeOf(next)} = ${placeOf(task)}
+        on next.id = task.next_task_id and ${revisionOf(next)} = 1 and ${placeOf(next)} = ${placeOf(task)}
       where task.id = ${anyOf(p.closing)} and task.series_id is not null
     ), roots as materialized (
       select array(select id from recurring union select withdrawable from recurring where withdrawable is not null) as ids
@@ -229,6 +231,7 @@ const selectTasks = builtStatement(
       .select({
         id: tasks.id,
         version: tasks.version,
+        side_changes: tasks.side_changes,
         title: tasks.title,
         description: sql<string>`case when ${p.with_descriptions} then ${tasks.description} else '' end`,
         status: tasks.status,

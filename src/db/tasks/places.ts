@@ -9,7 +9,7 @@ import { tasks } from '../schema/tables.ts'
 
 const item = aliasedTable(tasks, 'item')
 
-// The order stays, and so do the versions. The change feed delivers the tasks again, with their new positions.
+// The order stays, and so does the version. The change feed delivers the tasks again, with their new positions.
 const spread = statement(
   'tasks.spread',
   { moved: 'json' },
@@ -20,7 +20,7 @@ const spread = statement(
     ), locked as materialized (
       select item.id, item.position from tasks item join moved on moved.id = item.id order by item.id for no key update of item
     )
-    update tasks set position = moved."to" from moved join locked on locked.id = moved.id
+    update tasks set position = moved."to", side_changes = side_changes + 1 from moved join locked on locked.id = moved.id
     where tasks.id = moved.id and locked.position = moved."from" collate "C"
     returning tasks.id::text`,
 )

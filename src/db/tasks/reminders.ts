@@ -27,7 +27,7 @@ import { reminderJson } from '../shared/read-models.ts'
 import { aliasedTable, eq, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { reminders, tasks, users } from '../schema/tables.ts'
 import { lockTask, type TaskFacts } from './facts.ts'
-import { touched } from '../shared/touch.ts'
+import { touched, touchedBeside } from '../shared/touch.ts'
 
 /**
  * Reminders. What they are computed from changes in other transactions too: the dates of the task, and the time zone of the user. Whoever
@@ -43,18 +43,17 @@ const reminder = aliasedTable(reminders, 'reminder')
 const task = aliasedTable(tasks, 'task')
 const person = aliasedTable(users, 'person')
 
-/** A reminder as JSON text, and its version. */
+/** A reminder as JSON text. */
 export interface ReminderRow {
   readonly json: string
-  readonly version: number
 }
 
 const selectOne = query(
   'reminders.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int' },
+  { json: 'text' },
   (p) => sql`
-    select ${reminderJson(reminder)} as json, ${reminder.version} from reminders reminder
+    select ${reminderJson(reminder)} as json from reminders reminder
     where ${reminder.id} = ${p.id} and ${allowsReminder('reminder.see', p, reminder)}`,
 )
 
@@ -417,11 +416,11 @@ const lockOfUser = lockAll(
 
 const writeTimes = statement(
   'reminders.write_times',
-  { times: 'json', versions: 'int' },
+  { times: 'json', side_changes: 'int' },
   {},
   (p) => sql`
     update reminders set remind_at = computed.remind_at, snoozed_until = computed.snoozed_until, fires_at = computed.fires_at,
-      version = ${reminders.version} + ${p.versions}, updated_at = ${touched(reminders).updated_at}
+      side_changes = ${reminders.side_changes} + ${p.side_changes}, updated_at = ${touchedBeside(reminders).updated_at}
     from jsonb_to_recordset(${p.times} -> 'rows') as computed (
       id uuid, remind_at timestamptz, snoozed_until timestamptz, fires_at timestamptz)
     where ${reminders.id} = computed.id`,
@@ -453,7 +452,7 @@ const compute = async (
       const after = compute(basis)
       return after === null || after.remind_at === basis.remind_at ? [] : [{ id: basis.id, ...after }]
     })
-    if (rows.length > 0) await writeTimes(db, { times: { rows }, versions: isNew ? 0 : 1 })
+    if (rows.length > 0) await writeTimes(db, { times: { rows }, side_changes: isNew ? 0 : 1 })
   }
 }
 

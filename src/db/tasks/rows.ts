@@ -65,8 +65,9 @@ export interface UpdatedTask extends Omit<TaskFields, 'description' | 'metadata'
   readonly metadata?: Metadata
   readonly completion: Completion
   readonly is_trashed: boolean
-  /** How many versions the changes make. */
+  /** How many versions the changes make, and how many revisions beside them. */
   readonly versions: number
+  readonly side_changes: number
   /** By how many its subtasks become more, and the open ones of them. */
   readonly subtasks: number
   readonly open_subtasks: number
@@ -85,8 +86,9 @@ const update = statement('tasks.update', { tasks: 'json' }, {}, (p) => {
       subtask_count = task.subtask_count + row.subtasks,
       open_subtask_count = task.open_subtask_count + row.open_subtasks,
       version = task.version + row.versions,
+      side_changes = task.side_changes + row.side_changes,
       updated_at = greatest(clock_timestamp(), task.created_at)
-    from ${taskRowsOf(p.tasks, 'id uuid, completion text, is_trashed boolean, versions int, subtasks int, open_subtasks int')}
+    from ${taskRowsOf(p.tasks, 'id uuid, completion text, is_trashed boolean, versions int, side_changes int, subtasks int, open_subtasks int')}
     where task.id = row.id`
 })
 

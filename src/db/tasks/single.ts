@@ -7,17 +7,19 @@ import type { Placeholders } from '../statements/parameters.ts'
 import { expectRow, firstRow } from '../statements/row-statements.ts'
 import { query } from '../statements/statement.ts'
 import { expandedTaskJson, isBlocked, taskJson } from '../shared/read-models.ts'
+import { revisionOf } from '../shared/touch.ts'
 import { aliasedTable, eq, sql, type SQL } from '../schema/drizzle.ts'
 import { tasks } from '../schema/tables.ts'
 
-/** A task as JSON text, and the version that this text shows. */
+/** A task as JSON text, and the version and revision that this text shows. */
 export interface TaskRow {
   readonly json: string
   readonly version: number
+  readonly revision: number
   readonly is_blocked: boolean
 }
 
-const taskColumns = { json: 'text', version: 'int', is_blocked: 'bool' } as const
+const taskColumns = { json: 'text', version: 'int', revision: 'int', is_blocked: 'bool' } as const
 
 const task = aliasedTable(tasks, 'task')
 
@@ -25,7 +27,7 @@ type P = Placeholders<{ id: 'uuid' }> & ContextPlaceholders
 
 /** Selects a task by its id; ends with a condition. */
 const taskWithId = (p: P, json: SQL): SQL => sql`
-  select ${json} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${task.id} = ${p.id}`
+  select ${json} as json, ${task.version}, ${revisionOf(task)} as revision, ${isBlocked(task, p)} as is_blocked from tasks task where ${task.id} = ${p.id}`
 
 const visibleTask = (p: P, json: SQL): SQL =>
   sql`${taskWithId(p, json)} and ${allowsTask('task.see', p, task)}`

@@ -10,6 +10,7 @@ import { query, statement } from '../statements/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from '../lists/list.ts'
 import { isBlocked, trashedTaskJson } from '../shared/read-models.ts'
 import { retentionTime } from '../shared/retention.ts'
+import { revisionOf } from '../shared/touch.ts'
 import { aliasedTable, sql } from '../schema/drizzle.ts'
 import { projects, tasks } from '../schema/tables.ts'
 import { deletableTasks } from './deletions.ts'
@@ -48,9 +49,9 @@ export const selectTrash = (
 const selectOne = query(
   'trash.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_blocked: 'bool' },
+  { json: 'text', version: 'int', revision: 'int', is_blocked: 'bool' },
   (p) => sql`
-    select ${trashedTaskJson(task, p)} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked
+    select ${trashedTaskJson(task, p)} as json, ${task.version}, ${revisionOf(task)} as revision, ${isBlocked(task, p)} as is_blocked
     from tasks task where ${task.id} = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 

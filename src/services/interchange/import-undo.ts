@@ -5,7 +5,7 @@ import {
   type CreatedRow,
   type CreatedSection,
   findTouchedTasks,
-  followVersions,
+  followRevisions,
   forgetUndone,
   isProjectTouched,
   type KeptReason,
@@ -136,7 +136,7 @@ const undoTasks = async (
   const touched = await findTouchedTasks(tx, importId, [...plan.before.keys()])
   const marks = new Map(rows.map((row) => [row.id, undoTask(plan, touched, row.resource_id)]))
   await writePlan(tx, plan)
-  await followVersions(tx, importId, [...subtaskChanges(plan.before, plan.tasks).keys()])
+  await followRevisions(tx, importId, [...subtaskChanges(plan.before, plan.tasks).keys()])
   return markUndone(tx, marks)
 }
 

@@ -174,9 +174,9 @@ const parentAmong = (created: readonly string[], parent: number, { parent_id }: 
   return { parent_id: id }
 }
 
-/** The entity tag of an item has quotes. */
+/** Without quotes, what an item expects is a version. */
 const conditionsOf = ({ if_match }: { readonly if_match?: string }): Preconditions => ({
-  ifMatch: if_match === undefined ? null : [withoutVariant(if_match.slice(1, -1))],
+  ifMatch: if_match === undefined ? null : [withoutVariant(if_match.replace(/^"(.*)"$/, '$1'))],
   ifNoneMatch: null,
 })
 

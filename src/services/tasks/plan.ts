@@ -158,6 +158,7 @@ export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: 
     ...fields,
     id,
     version: 1,
+    side_changes: 0,
     subtask_count: 0,
     has_reminders: false,
     completion,
@@ -185,6 +186,7 @@ export const repeatTask = (
     ...change,
     id,
     version: 1,
+    side_changes: 0,
   })
 }
 
@@ -377,7 +379,7 @@ const eventSubject = ({
 interface Change {
   readonly before: PlannedTask
   readonly task: PlannedTask
-  /** How its subtasks change, if they do: that is a version of its own. */
+  /** How its subtasks change, if they do. Its version stays. */
   readonly counted: SubtaskChange | undefined
 }
 
@@ -388,7 +390,8 @@ const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
     ...(description !== before.description && { description }),
     ...(metadata !== before.metadata && { metadata }),
     is_trashed: isTrashed,
-    versions: version - before.version + (counted === undefined ? 0 : 1),
+    versions: version - before.version,
+    side_changes: counted === undefined ? 0 : 1,
     ...(counted ?? noSubtasks),
   }
 }

@@ -182,8 +182,10 @@ const withdrawalOf = (plan: TaskPlan, { next_task_id }: TaskFields): SeriesStep 
   if (next === undefined || next.isTrashed) return null
   const withdrawn = [...expectFewSubtasks(plan, next), next]
   const isUntouched = withdrawn.every(
-    ({ id, version }) =>
-      version === 1 && (plan.before.has(id) || plan.repeats.has(id)) && !plan.facts.related.has(id),
+    ({ id, version, side_changes }) =>
+      version + side_changes === 1 &&
+      (plan.before.has(id) || plan.repeats.has(id)) &&
+      !plan.facts.related.has(id),
   )
   return isUntouched ? { next_task_id: null, withdrawn } : null
 }
