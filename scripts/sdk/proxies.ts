@@ -17,8 +17,8 @@ type Json = string | number | boolean | null | readonly Json[] | { readonly [nam
 /** A field that a later version of the service could add to any object. */
 const addition = { field_of_a_later_version: { names: ['unknown'], value: null } }
 
-/** A value that a later version of the service could send in an enumeration that may grow. */
-export const unknownValue = 'value_of_a_later_version'
+/** A value that a later version of the service could send in any enumeration that may grow: it fits the pattern of event types. */
+export const unknownValue = 'value.of_a_later_version'
 
 const contract = loadContract()
 
