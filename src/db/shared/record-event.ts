@@ -1,3 +1,4 @@
+import type { components } from '../../../generated/openapi.ts'
 import type { FieldChanges } from '../../domain/activity/changes.ts'
 import type { TransactionContext } from '../statements/context.ts'
 import type { Runner } from '../engine/transaction.ts'
@@ -5,6 +6,8 @@ import { builtStatement } from '../statements/built-statement.ts'
 import { statement } from '../statements/statement.ts'
 import { aliasedTable, and, eq, sql } from '../schema/drizzle.ts'
 import { events, tags, tasks } from '../schema/tables.ts'
+
+type EventType = components['schemas']['EventType']
 
 const task = aliasedTable(tasks, 'task')
 const tag = aliasedTable(tags, 'tag')
@@ -35,7 +38,7 @@ const nothing: FieldChanges = { before: {}, after: {} }
 /** Records an event of a project, in the name of the transaction's principal. */
 export const recordProjectEvent = async (
   { db }: TransactionContext,
-  type: `project.${string}`,
+  type: Extract<EventType, `project.${string}`>,
   projectId: string,
   { before, after } = nothing,
 ): Promise<void> => {
@@ -59,7 +62,7 @@ interface TaskResource {
 /** Records an event of something that belongs to a task. */
 export const recordEventOfTask = async (
   { db }: TransactionContext,
-  type: `${string}.${string}`,
+  type: EventType,
   { taskId, resourceId }: TaskResource,
   { before, after } = nothing,
 ): Promise<void> => {
