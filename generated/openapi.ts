@@ -4725,7 +4725,7 @@ export interface components {
          * @enum {string}
          */
         NotificationExpansion: "task";
-        /** @description A notification in the inbox of a user. `task` is present only if requested with `expand`. */
+        /** @description A notification in the inbox of a user. Open its `subject`, whatever the reason: of a mention or comment the comment, of an export or import that job, and of any other the task. `task` is present only if requested with `expand`, and if there is one. */
         Notification: {
             /**
              * Format: uuid
@@ -4733,6 +4733,7 @@ export interface components {
              */
             id: string;
             reason: components["schemas"]["NotificationReason"];
+            subject: components["schemas"]["Subject"];
             /**
              * Format: uuid
              * @description The user who caused the notification; null if the service did.
@@ -4740,27 +4741,27 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description The task that the notification is about; null for an export or an import.
+             * @description The task of the notification; null if it is about something else. Later versions can add reasons for which it is null.
              */
             task_id: string | null;
             /**
              * Format: uuid
-             * @description The comment that the notification is about, if any.
+             * @description The comment of the notification; null if it is about something else.
              */
             comment_id: string | null;
             /**
              * Format: uuid
-             * @description The reminder that has fired, if any. It may have been deleted since.
+             * @description The reminder that has fired, which may have been deleted since; null if it is about something else.
              */
             reminder_id: string | null;
             /**
              * Format: uuid
-             * @description The export that has ended, if any.
+             * @description The export that has ended; null if it is about something else.
              */
             export_id: string | null;
             /**
              * Format: uuid
-             * @description The import that has ended, if any.
+             * @description The import that has ended; null if it is about something else.
              */
             import_id: string | null;
             /**
@@ -4957,6 +4958,17 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
+        /**
+         * @description A type of resource that events or notifications are about.
+         * @enum {string}
+         */
+        SubjectType: "task" | "comment" | "attachment" | "project" | "export" | "import";
+        /** @description What an event or a notification is about, with the id in the path of the resource: `/tasks/{task_id}`, `/comments/{comment_id}`, `/attachments/{attach_id}`, `/projects/{project_id}`, `/exports/{export_id}` or `/imports/{import_id}`. It may have been deleted since. */
+        Subject: {
+            type: components["schemas"]["SubjectType"];
+            /** Format: uuid */
+            id: string;
+        };
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
@@ -5041,7 +5053,7 @@ export interface components {
             color?: string | null;
             role?: components["schemas"]["ProjectRole"];
         };
-        /** @description A change of a task, its tags, comments, attachments or relations, of a project, or of its members. */
+        /** @description A change of a task, its tags, comments, attachments or relations, of a project, or of its members. Its `subject` is the resource that its type names before the dot; members have no id of their own, so that of `member.added` is the project. */
         Event: {
             /**
              * Format: uuid
@@ -5049,6 +5061,7 @@ export interface components {
              */
             id: string;
             type: components["schemas"]["EventType"];
+            subject: components["schemas"]["Subject"];
             /**
              * Format: uuid
              * @description The user who made the change; null if the service itself did.
@@ -5056,17 +5069,17 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description Null if the event is about a project or its members, or about an export.
+             * @description The task, or that of the comment or attachment; null if the event is about something else. Later versions can add types for which it is null.
              */
             task_id: string | null;
             /**
              * Format: uuid
-             * @description The project, or the project of the task after the change; null for a personal task.
+             * @description The project, or the project of the task after the change; null for a personal task, and if the event is about something else. Later versions can add types for which it is null.
              */
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task, next task (`task.recurred`), task before (`task.reminder_limit`), reminder, member, export or import that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`), task before (`task.reminder_limit`), reminder, member, export or import of the event, beside its task and project; null if there is none. Later versions can add types for which it is null.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];

@@ -3,6 +3,8 @@ import type { components } from '../generated/openapi.ts'
 import { jobTimes } from '../src/jobs/registry.ts'
 import { openStream, type StreamClient } from './fixture/event-stream.ts'
 import { eventually } from './fixture/eventually.ts'
+import { finishedExport } from './fixture/exports.ts'
+import { uploadedImport } from './fixture/imports.ts'
 import { projectActions } from './fixture/projects.ts'
 import { type Account, startService } from './fixture/service.ts'
 import { type Task, taskActions } from './fixture/tasks.ts'
@@ -22,8 +24,8 @@ const personas = [...members, 'assignee', 'former', 'other', 'admin'] as const
 type Persona = (typeof personas)[number]
 const isMember = (persona: Persona): boolean => members.some((member) => member === persona)
 
-/** The subject of each event type. A relation is visible to those who see both of its tasks, a reminder, an export and an import to their users alone. */
-const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 'reminder' | 'job'>> = {
+/** What decides who sees each type of event. A relation is visible to those who see both of its tasks, a reminder, an export and an import to their users alone. */
+const access: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 'reminder' | 'job'>> = {
   'task.created': 'task',
   'task.updated': 'task',
   'task.deleted': 'task',
@@ -202,6 +204,14 @@ for (const { id } of [assigned, unassigned, hidden])
     `select record_event('task.imported', id, project_id, owner_id, assignee_id, null, '{}', '{}') from tasks where id = $1`,
     [id],
   )
+const next = await createTask(manager, { title: 'The next occurrence' })
+await db.run(
+  `select record_event_for(owner_id, 'task.reminder_limit', id, null, owner_id, null, $2, '{}', '{}') from tasks where id = $1`,
+  [next.id, hidden.id],
+)
+await finishedExport(service, manager)
+const { id: import_id } = await uploadedImport(service, manager)
+await service.expect('cancelImport', 200, { token, params: { import_id } })
 await relate(assigned, unassigned)
 await relate(assigned, hidden)
 await settle()
@@ -224,19 +234,19 @@ await settle()
 await service.expect('restoreProject', 200, request)
 for (const persona of personas) await takeAll(persona)
 
-/** The type and subject of each event on the project, its tasks or the hidden task, in alphabetical order. */
+/** The type and the name of each event on the project, its tasks or the hidden task, in alphabetical order. */
 const namesOf = (events: readonly Event[]): readonly string[] =>
   events
     .filter(
       ({ task_id, project_id }) => names.has(task_id) || (task_id === null && project_id === project.id),
     )
     // Excludes events from before the streams and webhooks were set up.
-    .filter(({ type, created_at }) => subjects[type] !== 'project' || created_at > tag.created_at)
+    .filter(({ type, created_at }) => access[type] !== 'project' || created_at > tag.created_at)
     .map(({ type, task_id }) => `${type} ${names.get(task_id) ?? 'project'}`)
     .toSorted()
 
-const typesOf = (subject: (typeof subjects)[EventType]): readonly string[] =>
-  Object.entries(subjects).flatMap(([type, about]) => (about === subject ? [type] : []))
+const typesOf = (wanted: (typeof access)[EventType]): readonly string[] =>
+  Object.entries(access).flatMap(([type, rule]) => (rule === wanted ? [type] : []))
 const taskEvents = (name: string): readonly string[] => typesOf('task').map((type) => `${type} ${name}`)
 const relationEvents = (name: string): readonly string[] =>
   typesOf('relation').map((type) => `${type} ${name}`)
@@ -338,6 +348,28 @@ t.test('everybody gets exactly the events that they may see', async (t) => {
   t.test('deleted comments have no text', async (t) => {
     t.notMatch(JSON.stringify(await eventsOf('admin')), 'ords to be deleted')
   })
+})
+
+/** The type of the subject, and the field that has its id, by what the type of an event names before the dot. */
+const subjects: Readonly<
+  Record<string, readonly [Event['subject']['type'], 'task_id' | 'project_id' | 'resource_id']>
+> = {
+  task: ['task', 'task_id'],
+  comment: ['comment', 'resource_id'],
+  attachment: ['attachment', 'resource_id'],
+  project: ['project', 'project_id'],
+  member: ['project', 'project_id'],
+  export: ['export', 'resource_id'],
+  import: ['import', 'resource_id'],
+}
+
+t.test('the subject of every type of event is the resource that the type names', async (t) => {
+  const events = [...(await eventsOf('admin')), ...(streamed.get('manager') ?? []), ...receivedBy('manager')]
+  t.strictSame([...new Set(events.map(({ type }) => type))].toSorted(), Object.keys(access).toSorted())
+  for (const event of events) {
+    const [type, field] = subjects[event.type.split('.')[0] ?? ''] ?? []
+    t.strictSame(event.subject, { type, id: field && (event[field] ?? 'missing') }, event.type)
+  }
 })
 
 /** The deliveries of a webhook with their states, oldest first, once none is pending. */

@@ -179,6 +179,25 @@ for (const version of versions)
     await service.expect('updateUser', 200, { token: tokens.get('admin'), ...promotion })
     const { requestTo } = await prepareOperations(service, admin, { prefix: 'new' })
 
+    await t.test('every event and notification of then has a subject', async (t) => {
+      const query = { all: true, limit: 200 }
+      const seen = []
+      for (let cursor: string | null | undefined; cursor !== null;) {
+        const { body } = await service.expect('listEvents', 200, {
+          token: admin.token,
+          query: { ...query, ...(cursor !== undefined && { cursor }) },
+        })
+        seen.push(...body.items)
+        cursor = body.next_cursor
+      }
+      for (const token of tokens.values()) {
+        const { body } = await service.expect('listNotifications', 200, { token, query: { limit: 200 } })
+        seen.push(...body.items)
+      }
+      t.ok(seen.length > 0)
+      for (const { subject } of seen) t.match(subject, { type: /^[a-z]+$/, id: /^[0-9a-f-]{36}$/ })
+    })
+
     /** The write of the first of the methods that the path of a read has. */
     const writeOf = ({ operation, path }: RecordedRead, ...methods: readonly string[]) => {
       const resource = operations.find(({ id }) => id === operation)?.path

@@ -363,7 +363,7 @@ const notificationOf = async (session: Session, commentId: string): Promise<Sche
       { query: { unread: true } },
       ({ body: { items } }) => items.map(({ reason }) => reason).join(', ') || 'nothing yet',
     )
-    const found = body.items.find(({ comment_id }) => comment_id === commentId)
+    const found = body.items.find(({ subject }) => subject.id === commentId)
     if (found !== undefined) return found
     await pause(500)
   }

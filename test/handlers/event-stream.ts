@@ -81,6 +81,7 @@ t.test('streamEvents', async (t) => {
       type: 'task.created',
       data: {
         type: 'task.created',
+        subject: { type: 'task', id: task.id },
         actor_id: owner.id,
         task_id: task.id,
         project_id: project.id,

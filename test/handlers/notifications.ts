@@ -1,9 +1,12 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { notifyOfEvents } from '../../src/db/activity/notifications.ts'
+import { fireDueReminders } from '../../src/db/tasks/due-reminders.ts'
 import { claimDigest } from '../../src/db/activity/notification-settings.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { finishedExport } from '../fixture/exports.ts'
+import { ranImport, smallTable } from '../fixture/imports.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
@@ -216,12 +219,22 @@ const newInbox = async (name: string, count: number) => {
   return { account, notifications: await inboxOf(account) }
 }
 
+/** How a client that reads only the subject of a notification opens it. */
+const openSubject = ({ subject: { type, id } }: Notification, { token }: Account): Promise<unknown> => {
+  if (type === 'task') return service.expect('getTask', 200, { token, params: { task_id: id } })
+  if (type === 'comment') return service.expect('getComment', 200, { token, params: { comment_id: id } })
+  if (type === 'export') return service.expect('getExport', 200, { token, params: { export_id: id } })
+  if (type === 'import') return service.expect('getImport', 200, { token, params: { import_id: id } })
+  throw new Error(`No notification has a subject of the type ${type}`)
+}
+
 t.test('listNotifications', async (t) => {
   t.test('200: an assignment, with the expanded task', async (t) => {
     const task = await createTask(ada, { assignee_id: bob.id })
     const { id, created_at, ...rest } = await newestFor(bob, task.id)
     t.strictSame(rest, {
       reason: 'assignment',
+      subject: { type: 'task', id: task.id },
       actor_id: ada.id,
       task_id: task.id,
       comment_id: null,
@@ -234,6 +247,34 @@ t.test('listNotifications', async (t) => {
     t.ok(created_at >= task.created_at)
     const [expanded] = await inboxOf(bob, { expand: 'task' })
     t.match(expanded, { id, task: { id: task.id, title: 'A task', version: 1 } })
+  })
+
+  t.test('200: the subject of each is what its user opens', async (t) => {
+    const zoe = await register('zoe')
+    const { token } = zoe
+    const { id: task_id } = await createTask(ada, { title: 'Shared', assignee_id: zoe.id })
+    const mention = await comment(task_id, 'Ask @zoe.')
+    const remark = await comment(task_id, 'Not yet')
+    await change(task_id, { status: 'done' })
+    await change(task_id, { status: 'todo' })
+    const reminder = { token, params: { task_id }, body: { at: new Date().toISOString() } }
+    await service.expect('createReminder', 201, reminder)
+    await fireDueReminders(db, new AbortController().signal)
+    const finished = await finishedExport(service, zoe)
+    const imported = await ranImport(service, zoe, smallTable)
+    await readEvents()
+    const notifications = await inboxOf(zoe)
+    const subjects = Object.fromEntries(notifications.map(({ reason, subject }) => [reason, subject]))
+    t.strictSame(subjects, {
+      assignment: { type: 'task', id: task_id },
+      mention: { type: 'comment', id: mention.id },
+      comment: { type: 'comment', id: remark.id },
+      completion: { type: 'task', id: task_id },
+      reminder: { type: 'task', id: task_id },
+      export: { type: 'export', id: finished.id },
+      import: { type: 'import', id: imported.id },
+    })
+    for (const notification of notifications) await openSubject(notification, zoe)
   })
 
   t.test('200: assignments of existing tasks and in batches', async (t) => {

@@ -611,7 +611,15 @@ t.test('what moves a reminder', async (t) => {
     const [copy] = (await service.expect('listTasks', 200, subtaskRequest)).body.items
     t.equal((await list({ task_id: [copy?.id] }, eve)).length, 1)
     const inbox = await inboxOf(eve)
-    t.match(inbox, [{ reason: 'reminder_limit', task_id: copy?.id, actor_id: null, reminder_id: null }])
+    t.match(inbox, [
+      {
+        reason: 'reminder_limit',
+        subject: { type: 'task', id: copy?.id },
+        task_id: copy?.id,
+        actor_id: null,
+        reminder_id: null,
+      },
+    ])
     t.equal(inbox.length, 1, 'once, not for each reminder')
     const events = await db.run(
       `select task_id::text, resource_id::text from events where type = 'task.reminder_limit' and recipient_id = $1`,

@@ -6,6 +6,7 @@ import type {
   RelationExpansion,
   TaskExpansion,
 } from '../../domain/shared/expansions.ts'
+import { eventSubjects, notificationSubjects, type SubjectType } from '../../domain/activity/subjects.ts'
 import { busyStatuses } from '../../domain/interchange/imports.ts'
 import { jobPollSeconds } from '../../domain/interchange/job-polling.ts'
 import {
@@ -529,6 +530,22 @@ export const commentJson = (
   return withUser(json, ['author', author_id], expand, caller)
 }
 
+/** The subject of a row, by the value of `key`, with the column that has the id of each type. */
+const subjectJson = <Type extends SubjectType>(
+  key: SQLWrapper,
+  types: Readonly<Record<string, Type>>,
+  ids: Readonly<Record<Type, AnyColumn>>,
+): SQL<Schemas['Subject']> => {
+  const byKey = (valueOf: (type: Type) => SQLWrapper): SQL<string> => {
+    const cases = Object.entries(types).map(
+      ([name, type]) => sql`when ${sql.raw(`'${name}'`)} then ${valueOf(type)}`,
+    )
+    return sql`case ${key} ${sql.join(cases, sql` `)} end`
+  }
+  const subject = { type: byKey((type) => sql.raw(`'${type}'`)), id: byKey((type) => ids[type]) }
+  return sql`${object(subject satisfies Fields<Schemas['Subject']>)}::json`
+}
+
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
   notification: typeof notifications,
@@ -550,6 +567,12 @@ export const notificationJson = (
   const json = object({
     id,
     reason,
+    subject: subjectJson(reason, notificationSubjects, {
+      task: task_id,
+      comment: comment_id,
+      export: export_id,
+      import: import_id,
+    }),
     actor_id,
     task_id,
     comment_id,
@@ -746,6 +769,14 @@ export const eventJson = (event: typeof events): SQL => {
   const fields = {
     id,
     type,
+    subject: subjectJson(sql`split_part(${type}, '.', 1)`, eventSubjects, {
+      task: task_id,
+      comment: resource_id,
+      attachment: resource_id,
+      project: project_id,
+      export: resource_id,
+      import: resource_id,
+    }),
     actor_id,
     task_id,
     project_id,

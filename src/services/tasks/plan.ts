@@ -327,13 +327,13 @@ const insertionOf = (task: PlannedTask, counted = noSubtasks): InsertedTask => (
 const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
   const values = recordedFields.filter((name) => hasValue(task, name))
   const created = {
-    ...eventSubject(task),
+    ...recordedTask(task),
     type: 'task.created',
     before: {},
     after: recordedValues(task, values),
   } as const
   return task.isTrashed
-    ? [created, { ...eventSubject(task), type: 'task.deleted', before: {}, after: {} }]
+    ? [created, { ...recordedTask(task), type: 'task.deleted', before: {}, after: {} }]
     : [created]
 }
 
@@ -361,10 +361,10 @@ const recurrenceEvent = (
   if (closed === undefined || next === undefined || series_id === null) return []
   const { occurrence_number, occurrence_at, occurrence_on } = next
   const after = { occurrence_number, occurrence_at, occurrence_on }
-  return [{ ...eventSubject(closed), type: 'task.recurred', resource_id: nextId, before: {}, after }]
+  return [{ ...recordedTask(closed), type: 'task.recurred', resource_id: nextId, before: {}, after }]
 }
 
-const eventSubject = ({
+const recordedTask = ({
   id,
   project_id,
   owner_id,
@@ -413,7 +413,7 @@ const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
   if (changed.length === 0 && !isMovedToOrFromTrash) return []
   const type = isMovedToOrFromTrash ? (task.isTrashed ? 'task.deleted' : 'task.restored') : 'task.updated'
   const values = { before: recordedValues(before, changed), after: recordedValues(task, changed) }
-  return [{ ...eventSubject(task), type, ...values }]
+  return [{ ...recordedTask(task), type, ...values }]
 }
 
 /** Values as the contract has them. */

@@ -195,7 +195,8 @@ const notification = await eventually(
   async () => (await colleague.listNotifications(unread)).items[0],
 )
 equal('reason', notification.reason, grown('mention'))
-equal('comment', notification.comment_id, comment.id)
+const { type, id } = notification.subject
+equal('subject', [type, id], [grown('comment'), comment.id])
 const marking = { path: { notification_id: notification.id }, body: { is_read: true } }
 equal('is read', (await colleague.updateNotification(marking)).read_at !== null, true)
 equal('unread', (await colleague.listNotifications(unread)).items, [])
@@ -219,7 +220,7 @@ const search = { project_id: [project.id], type: ['comment.*'] }
 const events = (await taskwright.listEvents({ query: search })).items
 equal(
   'events',
-  events.map(({ type, resource_id }) => [type, resource_id]),
+  events.map(({ type, subject }) => [type, subject.id]),
   [
     [grown('comment.created'), answer.id],
     [grown('comment.updated'), comment.id],
@@ -246,7 +247,7 @@ const { id: position } = await nextEvent('ready')
 const missed = await taskwright.createComment({ path: planPath, body: { body: 'Nobody is listening.' } })
 const resumed = await nextEvent('comment.created', position)
 // The client parses data, which is text in the contract.
-equal('resumed', (resumed.data as Event).resource_id, missed.id)
+equal('resumed', (resumed.data as Event).subject.id, missed.id)
 ok('stream')
 
 await taskwright.deleteProject({ path: place })
