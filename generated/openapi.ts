@@ -364,7 +364,8 @@ export interface paths {
          * @description Updates a task with a JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A
          *     date replaces the date of the other kind: setting `due_on` clears `due_at`, and the reverse. `completed_at` follows
          *     the status. `tag_ids` replaces the tags of the task with tags that you can see. A task in an archived project cannot
-         *     be changed (409).
+         *     be changed (409). With `expect`, it is changed only if fields still have the values that you have read (412 with
+         *     `conflicts`); `expect` alone changes nothing.
          *
          *     Available to the owner and assignee of a personal task, editors of the task's project, the assignee of a task in a
          *     project and administrators. An assignee can change neither the owner nor the project.
@@ -470,7 +471,7 @@ export interface paths {
          *       response shows what the request would return.
          *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
          *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
-         *       is compared with the ETag after the previous item for that task.
+         *       is compared with the ETag after the previous item for that task, and `expect` with its values then.
          *     * **Subtasks.** An item of `create` can name an item before it as its `parent`, so that one request creates a task with
          *       its subtasks. Subtasks move or are deleted with their parents, and the items after that find them there. The counts
          *       of parents change after the last item.
@@ -3435,6 +3436,10 @@ export interface components {
         MetadataPatch: {
             [key: string]: string | null;
         };
+        /** @description Texts that the resource is expected to have, by key; null for a key that it does not have. Other keys are not compared. */
+        MetadataExpectation: {
+            [key: string]: string | null;
+        };
         /** @description The system that the resource comes from, such as `jira`. It need not be unique, nor known to the service. */
         ExternalSource: string | null;
         /** @description The id of the resource in that system. It need not be unique. */
@@ -3740,6 +3745,7 @@ export interface components {
             external_id?: components["schemas"]["ExternalId"];
             /** @description All tags of the task. Replaces the current tags. */
             tag_ids?: string[];
+            expect?: components["schemas"]["TaskExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -3776,6 +3782,49 @@ export interface components {
             readonly parent?: Record<string, never>;
             readonly subtasks?: Record<string, never>[];
         };
+        /** @description Values that fields of the task had when you last read it: the task is changed only if each of these fields still has its value. Otherwise the response is 412, and its `conflicts` have the current values. They are normalized like those of a change. Null stands for a field without a value. `tag_ids` are compared as a set, and of `metadata` only the keys that are present, where null stands for a missing one. It is checked in addition to `If-Match`. */
+        TaskExpectation: {
+            title?: components["schemas"]["TaskTitle"];
+            description?: string;
+            status?: components["schemas"]["TaskStatus"];
+            priority?: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at?: string | null;
+            /** Format: date */
+            start_on?: string | null;
+            /** Format: date-time */
+            due_at?: string | null;
+            /** Format: date */
+            due_on?: string | null;
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
+            /** Format: uuid */
+            project_id?: string | null;
+            /** Format: uuid */
+            section_id?: string | null;
+            /** Format: uuid */
+            parent_id?: string | null;
+            recurrence?: components["schemas"]["RecurrenceExpectation"];
+            metadata?: components["schemas"]["MetadataExpectation"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
+            tag_ids?: string[];
+        };
+        /**
+         * RecurrenceExpectation
+         * @description The expected recurrence; null for none. Omitted fields have the defaults of `createTask`; without `anchor`, either date is expected.
+         */
+        RecurrenceExpectation: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone?: components["schemas"]["TimeZone"];
+            /** @default schedule */
+            from: components["schemas"]["RecurrenceFrom"];
+            /** @default last_day */
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            /** @default skip */
+            missed: components["schemas"]["RecurrenceMissed"];
+            anchor?: components["schemas"]["RecurrenceAnchor"];
+        } | null;
         /**
          * @description How often the task recurs, as the value of an RRULE of [RFC 5545](https://www.rfc-editor.org/rfc/rfc5545#section-3.3.10): `FREQ` (`DAILY`, `WEEKLY`, `MONTHLY` or `YEARLY`), `INTERVAL`, `BYDAY`, `BYMONTHDAY`, `BYMONTH`, `BYSETPOS`, `WKST`, and `COUNT` or `UNTIL`. Responses have the shortest form, without what the date of the task says anyway.
          * @example FREQ=MONTHLY;BYDAY=-1FR
@@ -4012,6 +4061,7 @@ export interface components {
             /** Format: uuid */
             task_id: string;
             if_match?: components["schemas"]["ExpectedVersion"];
+            expect?: components["schemas"]["TaskExpectation"];
             patch: components["schemas"]["TaskBatchPatch"];
         };
         /** @description The fields of a task to change, as in `TaskPatch`. */
@@ -6205,8 +6255,17 @@ export interface components {
              * @description What the request would add; a lower bound if a file was rejected before it was read. Only with `quota_exceeded`.
              */
             size?: number;
+            /** @description The fields that have other values than `expect` says. Only with `precondition_failed`; absent if the request has no `expect`, or it holds. */
+            conflicts?: components["schemas"]["FieldConflict"][];
             /** @description The individual errors, up to 20. Absent if the problem has no location. */
             errors?: components["schemas"]["ProblemError"][];
+        };
+        /** @description A field that has another value than the request expects. */
+        FieldConflict: {
+            /** @description The name of the field in `expect`; `metadata.key` for a key of `metadata`. */
+            field: string;
+            /** @description The current value, as it would be in `expect`. */
+            current: unknown;
         };
         /**
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
@@ -7072,7 +7131,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The resource does not meet `If-Match`, `If-None-Match` or `If-Unmodified-Since`. Nothing was done. */
+        /** @description The resource does not meet `If-Match`, `If-None-Match`, `If-Unmodified-Since`, or `version` or `expect` in the body. Nothing was done. */
         PreconditionFailed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];

@@ -61,9 +61,10 @@ const problemOfItem = ({ kind, index, problem }: BatchResult): Problem | null =>
   return problemWithin(kind === 'update' && isAboutField ? `${item}/patch` : item, problem)
 }
 
-/** An atomic batch fails with the problem of the first item that fails, and lists the others in `errors`. */
+/** An atomic batch fails with the problem of the first item that fails, with its conflicts, and lists the others in `errors`. */
 const throwFirst = (failures: readonly Problem[]): void => {
   const [first] = failures
   if (first === undefined) return
-  throw new Problem(first.code, first.message, { errors: failures.flatMap(({ errors }) => errors ?? []) })
+  const errors = failures.flatMap((failure) => failure.errors ?? [])
+  throw new Problem(first.code, first.message, { errors, members: first.members })
 }

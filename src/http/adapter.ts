@@ -167,7 +167,9 @@ export const adaptOperation = <Db>(
       const respond = async () => handle(ctx as never, input as never)
       const { shows } = operation
       const respondAudited = () =>
-        shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
+        shows === null
+          ? respond()
+          : withConflicts((attempt) => deps.auditRead(ctx, auditedContent(shows, request), attempt), respond)
       const responding = countingFailures(operation, request, runAs(work, respondAudited)).catch(
         (error: unknown) => {
           throw deps.isTemporary(error) && mayHaveChanged(work, request)
@@ -192,6 +194,23 @@ export const adaptOperation = <Db>(
       return notModified ? sendNotModified(reply) : send(response, content ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
+}
+
+/** Conflicts show content as a response does, so `audit` sees such a problem as one. */
+const withConflicts = async <R>(
+  audit: (attempt: () => Promise<R | Problem>) => Promise<R | Problem>,
+  respond: () => Promise<R>,
+): Promise<R> => {
+  const result = await audit(async () => {
+    try {
+      return await respond()
+    } catch (error) {
+      if (error instanceof Problem && error.members.conflicts !== undefined) return error
+      throw error
+    }
+  })
+  if (result instanceof Problem) throw result
+  return result
 }
 
 /** Takes the count of a request back that succeeds, or only lacks the second factor, where failures alone are counted. */

@@ -33,9 +33,16 @@ const mapKeywords: ReadonlySet<string> = new Set(['properties'])
 const writable = (properties: Json): Json =>
   Object.fromEntries(Object.entries(properties).filter(([, schema]) => asObject(schema).readOnly !== true))
 
+/** Without the properties of an object that has those of other arguments. */
+const shown = (schema: Json): Json => {
+  if (schema['x-mcp-opaque'] !== true) return schema
+  const { properties: _, additionalProperties: __, ...others } = schema
+  return others
+}
+
 /**
  * Converts the schema of an input to JSON Schema 2020-12, which the Model Context Protocol expects: references are inlined, null
- * becomes a type, and extensions are omitted, except for `x-mcp-description`.
+ * becomes a type, and extensions are omitted, except for `x-mcp-description` and `x-mcp-opaque`.
  */
 export const toJsonSchema = (document: Json, schema: unknown): Json => {
   const convert = (value: unknown): unknown =>
@@ -45,7 +52,7 @@ export const toJsonSchema = (document: Json, schema: unknown): Json => {
     if (listKeywords.has(keyword)) return asArray(value).map(convert)
     return mapKeywords.has(keyword) ? mapValues(writable(asObject(value)), convert) : value
   }
-  const { allOf = [], description, ...keywords } = resolve(document, schema)
+  const { allOf = [], description, ...keywords } = shown(resolve(document, schema))
   const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part))
   const own = Object.entries(keywords)
     .filter(([keyword]) => !droppedKeywords.has(keyword) && !keyword.startsWith('x-'))

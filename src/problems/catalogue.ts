@@ -305,9 +305,9 @@ export const problemTypes = {
     status: 412,
     title: 'Precondition failed',
     cause:
-      'If-Match, or `version` in the body, does not match the current resource, If-None-Match does, or the resource has changed since If-Unmodified-Since. Nothing was changed.',
+      'If-Match, or `version` in the body, does not match the current resource, If-None-Match does, or the resource has changed since If-Unmodified-Since; or fields have other values than `expect` in the body says, which `conflicts` lists. Nothing was changed.',
     remedy:
-      'Fetch the resource and retry with its current ETag. After `If-None-Match: *`, the resource exists: change it instead.',
+      'Fetch the resource and retry with its current ETag; with `conflicts`, decide by their current values, and retry with these in `expect`. After `If-None-Match: *`, the resource exists: change it instead.',
   },
   tus_version_unsupported: {
     status: 412,

@@ -1,5 +1,6 @@
 import type { CursorFault } from '../domain/shared/cursors.ts'
 import type { DateConflict } from '../domain/shared/dates.ts'
+import type { FieldConflict } from '../domain/shared/field-conflicts.ts'
 import { FilterError } from '../domain/shared/filter-expression.ts'
 import { LastManager } from '../domain/projects/managers.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/tasks/subtasks.ts'
@@ -17,11 +18,13 @@ export interface ProblemError {
   readonly detail: string
 }
 
+type ProblemMembers = Readonly<Record<string, string | number | readonly FieldConflict[]>>
+
 interface ProblemOptions {
   readonly errors?: readonly ProblemError[]
   readonly headers?: Readonly<Record<string, string>>
   /** Extension members (RFC 9457 §3.2). */
-  readonly members?: Readonly<Record<string, string | number>>
+  readonly members?: ProblemMembers
   readonly cause?: unknown
 }
 
@@ -61,7 +64,7 @@ export class Problem extends Error {
   readonly title: string
   readonly errors: readonly ProblemError[] | null
   readonly headers: Readonly<Record<string, string>>
-  readonly members: Readonly<Record<string, string | number>>
+  readonly members: ProblemMembers
 
   constructor(code: ProblemCode, detail: string, { errors, headers, members, cause }: ProblemOptions = {}) {
     super(detail, { cause })
@@ -491,6 +494,12 @@ export const problems = {
       'precondition_failed',
       'The resource does not meet If-Match, If-None-Match or version in the body: it has changed, or it exists. Fetch it and retry.',
     ),
+  fieldConflicts: (conflicts: readonly FieldConflict[]) =>
+    new Problem(
+      'precondition_failed',
+      `Other values than in expect: ${conflicts.map(({ field }) => field).join(', ')}. Compare them with those in conflicts, and retry.`,
+      { members: { conflicts } },
+    ),
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
   contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
@@ -725,6 +734,7 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
   return new Problem(problem.code, problem.message, {
     errors: errors ?? [{ pointer, detail: problem.title }],
+    members: problem.members,
   })
 }
 

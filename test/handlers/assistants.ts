@@ -375,6 +375,10 @@ t.test('sendMcpMessage: problems of a call name the argument and what it expects
     status: 412,
     code: 'precondition_failed',
   })
+  t.match((await call('update_task', { task_id, title: 'Late', expect: { due_on: '2020-01-01' } })).content, {
+    status: 412,
+    conflicts: [{ field: 'due_on', current: null }],
+  })
 
   const { isError } = await call('list_tasks', { q: null, cursor: null, limit: 1 })
   t.equal(isError, false, 'null is the same as no argument')

@@ -316,8 +316,10 @@ const oneByOne = async ({ token }: Account, batch: Partial<Schemas['TaskBatch']>
       })
     ).status
   const statuses: Record<string, number[]> = { update: [], tag: [], untag: [], delete: [] }
-  for (const { task_id, patch, if_match } of batch.update ?? [])
-    statuses.update?.push(await sent('updateTask', { params: { task_id }, body: patch }, if_match))
+  for (const { task_id, patch, expect, if_match } of batch.update ?? []) {
+    const body = { ...patch, ...(expect && { expect }) }
+    statuses.update?.push(await sent('updateTask', { params: { task_id }, body }, if_match))
+  }
   for (const { task_id, tag_id } of batch.tag ?? [])
     statuses.tag?.push(await sent('addTaskTag', { params: { task_id, tag_id } }))
   for (const { task_id, tag_id, if_match } of batch.untag ?? [])
@@ -404,6 +406,23 @@ t.test('several items for one task', async (t) => {
         delete: [
           { task_id, if_match: '"6"' },
           { task_id, if_match: '"7"' },
+        ],
+      }),
+    ],
+    [
+      'expect has the values after the previous item',
+      (task_id) => ({
+        update: [
+          {
+            task_id,
+            patch: { title: 'a', tag_ids: [blue.id] },
+            expect: { title: 'First', tag_ids: [red.id] },
+          },
+          { task_id, patch: { title: 'b' }, expect: { title: 'First' } },
+          { task_id, patch: { description: 'b' }, expect: { tag_ids: [red.id] } },
+          { task_id, patch: { description: 'c' }, expect: { title: 'a', description: '', due_at: null } },
+          { task_id, patch: { description: 'd' }, expect: { description: 'c' }, if_match: '"1"' },
+          { task_id, patch: { description: 'd' }, expect: { description: 'c' }, if_match: '"3"' },
         ],
       }),
     ],
@@ -523,6 +542,33 @@ t.test('several items for one task', async (t) => {
     const renamed = { atomic: true, update: [update[0], { ...update[1], if_match: '"2"' }] }
     t.strictSame(statusesOf(await run(owner, renamed)), { update: [200, 200] })
     t.match((await readTask(owner, task_id)).task, { title: 'b', version: 3 })
+  })
+
+  t.test('expect: the problem of the item has its conflicts', async (t) => {
+    const [{ id: task_id }] = await pair({ metadata: { sprint: '5' } })
+    const update = [
+      { task_id, patch: { title: 'a' }, expect: { title: 'First' } },
+      { task_id, patch: { title: 'b' }, expect: { title: 'First', metadata: { sprint: '4' } } },
+    ]
+    const conflicts = [
+      { field: 'title', current: 'a' },
+      { field: 'metadata.sprint', current: '5' },
+    ]
+    const atomic = await send(owner, { atomic: true, update })
+    t.equal(atomic.status, 412)
+    t.match(atomic.body, { conflicts, errors: [{ pointer: '/update/1' }] })
+    const headers = { 'idempotency-key': 'conflicts' }
+    for (const expected of ['1', 'replayed']) {
+      const { body } = await send(owner, { update }, { headers })
+      const [changed, refused] = (body as Results).update
+      t.equal(changed?.status, 200, expected)
+      t.strictSame(refused?.problem?.conflicts, conflicts, expected)
+    }
+    t.match((await readTask(owner, task_id)).task, { title: 'a', version: 2 })
+    const invalid = { update: [update[0], { ...update[1], expect: { metadata: { A: '' } } }] }
+    const reply = await send(owner, invalid)
+    t.equal(reply.status, 400)
+    t.strictSame(pointersOf(reply.body as Schemas['Problem']), ['/update/1/expect/metadata/A'])
   })
 
   t.test('the tag counts follow a change of tags and owner', async (t) => {

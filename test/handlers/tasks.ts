@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { accountActions } from '../fixture/accounts.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import {
@@ -675,6 +675,8 @@ t.test('updateTask, specific to PATCH', async (t) => {
     })
   })
 
+  t.test('expect', (t) => testExpectations(t, { owner, assignee }))
+
   t.test('patches of different fields at the same time are all applied', async (t) => {
     const task = await createTask(owner)
     const patches = [
@@ -707,6 +709,217 @@ t.test('updateTask, specific to PATCH', async (t) => {
     }
   })
 })
+
+const testExpectations = async (
+  t: Test,
+  { owner, assignee }: Record<'owner' | 'assignee', Account>,
+): Promise<void> => {
+  const { token } = owner
+  const [red, blue] = [await createTag(owner, 'expected red'), await createTag(owner, 'expected blue')]
+  const parent = await createTask(owner)
+  const project = (await service.expect('createProject', 201, { token, body: { name: 'Expected' } })).body
+  const section = await service.expect('createSection', 201, {
+    token,
+    params: { project_id: project.id },
+    body: { name: 'Expected' },
+  })
+  const fields = {
+    title: 'Caf\u00e9',
+    description: 'x',
+    priority: 'high',
+    start_at: '2026-11-30T00:00:00.000Z',
+    due_at: '2026-12-01T00:00:00.000Z',
+    assignee_id: assignee.id,
+    parent_id: parent.id,
+    recurrence: { rule: 'FREQ=WEEKLY;INTERVAL=2', time_zone: 'Europe/Berlin' },
+    metadata: { sprint: '5', ticket: 'A-7' },
+    external_source: 'jira',
+    external_id: 'A-7',
+    tag_ids: [red.id, blue.id],
+  }
+  const patch = (task_id: string, body: object, more: Call = {}) =>
+    service.call('updateTask', { token, params: { task_id }, body, ...more })
+  const conflictsOf = async (task_id: string, expect: object) => {
+    const { body } = await service.expect('updateTask', 412, {
+      token,
+      params: { task_id },
+      body: { title: 'Never', expect },
+    })
+    t.equal(body.code, 'precondition_failed')
+    return body.conflicts
+  }
+  const task = await createTask(owner, fields)
+  const recurrence = {
+    rule: 'FREQ=WEEKLY;INTERVAL=2',
+    time_zone: 'Europe/Berlin',
+    from: 'schedule',
+    month_end: 'last_day',
+    missed: 'skip',
+    anchor: 'start',
+  }
+
+  t.test('200 if it holds after normalization, and without other fields nothing is changed', async (t) => {
+    for (const expect of [
+      {},
+      { ...fields, status: 'todo', owner_id: owner.id, project_id: null, section_id: null, due_on: null },
+      { title: '  Cafe\u0301 ' },
+      { start_at: '2026-11-30T01:00:00+01:00', start_on: null },
+      { owner_id: 'me', assignee_id: assignee.id.toUpperCase(), parent_id: parent.id.toUpperCase() },
+      { tag_ids: [blue.id.toUpperCase(), red.id] },
+      { metadata: { ticket: 'A-7', unknown: null } },
+      { metadata: {} },
+      { recurrence },
+      { recurrence: { rule: 'RRULE:INTERVAL=2;FREQ=WEEKLY;BYDAY=MO', time_zone: 'Europe/Berlin' } },
+    ]) {
+      const { status, body } = await patch(task.id, { expect })
+      t.equal(status, 200, JSON.stringify(expect))
+      t.strictSame(body, task)
+    }
+    const inSection = await createTask(owner, { project_id: project.id, section_id: section.body.id })
+    const expect = { project_id: project.id, section_id: section.body.id, tag_ids: [], recurrence: null }
+    t.match(await patch(inSection.id, { title: 'Changed', expect }), {
+      status: 200,
+      body: { title: 'Changed' },
+    })
+  })
+
+  t.test('412 with each field that has another value, and nothing is changed', async (t) => {
+    for (const [expect, conflicts] of [
+      [{ title: 'caf\u00e9' }, [{ field: 'title', current: fields.title }]],
+      [{ description: '' }, [{ field: 'description', current: 'x' }]],
+      [{ status: 'done', priority: 'high' }, [{ field: 'status', current: 'todo' }]],
+      [{ start_at: '2026-11-30T00:00:00.001Z' }, [{ field: 'start_at', current: fields.start_at }]],
+      [
+        { start_at: null, due_on: '2026-12-01' },
+        [
+          { field: 'start_at', current: fields.start_at },
+          { field: 'due_on', current: null },
+        ],
+      ],
+      [{ owner_id: assignee.id }, [{ field: 'owner_id', current: owner.id }]],
+      [{ assignee_id: null }, [{ field: 'assignee_id', current: assignee.id }]],
+      [{ project_id: project.id }, [{ field: 'project_id', current: null }]],
+      [{ parent_id: null }, [{ field: 'parent_id', current: parent.id }]],
+      [{ external_id: null }, [{ field: 'external_id', current: 'A-7' }]],
+      [{ tag_ids: [red.id] }, [{ field: 'tag_ids', current: [red.id, blue.id].toSorted() }]],
+      [
+        { metadata: { sprint: '4', ticket: 'A-7', more: 'x' } },
+        [
+          { field: 'metadata.sprint', current: '5' },
+          { field: 'metadata.more', current: null },
+        ],
+      ],
+      [{ metadata: { sprint: null } }, [{ field: 'metadata.sprint', current: '5' }]],
+      [{ recurrence: null }, [{ field: 'recurrence', current: recurrence }]],
+      [{ recurrence: { ...recurrence, anchor: 'due' } }, [{ field: 'recurrence', current: recurrence }]],
+      [{ recurrence: { rule: recurrence.rule } }, [{ field: 'recurrence', current: recurrence }]],
+    ] as const)
+      t.strictSame(await conflictsOf(task.id, expect), conflicts, JSON.stringify(expect))
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test(
+    '412 if either If-Match, version or expect does not hold, with the conflicts if that is one',
+    async (t) => {
+      const conflicts = [{ field: 'title', current: fields.title }]
+      const stale = { headers: { 'if-match': '"0"' } }
+      const current = { headers: { 'if-match': '"1"' } }
+      const expected = { expect: { title: fields.title } }
+      const other = { expect: { title: 'Other' } }
+      t.match(await patch(task.id, other, current), { status: 412, body: { conflicts } })
+      t.match(await patch(task.id, other, stale), { status: 412, body: { conflicts } })
+      t.match(await patch(task.id, { ...other, version: 7 }), { status: 412, body: { conflicts } })
+      const { status, body } = await patch(task.id, expected, stale)
+      t.equal(status, 412)
+      t.notOk(Object.hasOwn(body as object, 'conflicts'))
+      t.match(await patch(task.id, expected, current), { status: 200 })
+    },
+  )
+
+  t.test('400 for values and fields that a patch cannot have, in expect', async (t) => {
+    for (const [expect, pointers] of [
+      [{ title: null, status: 'open' }, ['/expect/title', '/expect/status']],
+      [{ start_at: '2026-11-30' }, ['/expect/start_at']],
+      [{ nonsense: 1 }, ['/expect/nonsense']],
+      [{ version: 1 }, ['/expect/version']],
+      [{ id: task.id, created_at: task.created_at }, ['/expect/id', '/expect/created_at']],
+      [{ metadata: { 'not a key': 'x' } }, ['/expect/metadata/not a key']],
+      [{ recurrence: {} }, ['/expect/recurrence/rule']],
+      [{ recurrence: { rule: 'FREQ=NEVER' } }, ['/expect/recurrence/rule']],
+      [null, ['/expect']],
+    ] as const) {
+      const request = { token, params: { task_id: task.id }, body: { expect } }
+      const { body } = await service.expect('updateTask', 400, request)
+      t.strictSame(pointersOf(body).toSorted(), pointers.toSorted(), JSON.stringify(expect))
+    }
+    const put = { token, params: { task_id: task.id }, body: { title: 'x', expect: { title: 'x' } } }
+    t.strictSame(pointersOf((await service.expect('replaceTask', 400, put)).body), ['/expect'])
+  })
+
+  t.test('404, 403 and 422 of the task come before and after it', async () => {
+    const body = { owner_id: unknownId, expect: { title: 'Other' } }
+    const params = { task_id: task.id }
+    const stranger = await service.register('expect-stranger')
+    await service.expect('updateTask', 404, { token: stranger.token, params, body })
+    await service.expect('updateTask', 403, { token: assignee.token, params, body })
+    await service.expect('updateTask', 412, { token, params, body })
+    await service.expect('updateTask', 422, { token, params, body: { owner_id: unknownId, expect: {} } })
+  })
+
+  t.test('of several writers, those of different fields and one of each field succeed', async (t) => {
+    const raced = await createTask(owner)
+    const expected = { title: raced.title, priority: 'none', status: 'todo', description: '' } as const
+    const values = {
+      title: ['a', 'b', 'c'],
+      priority: ['low', 'high'],
+      status: ['done'],
+      description: ['d', 'e'],
+    }
+    const replies = await Promise.all(
+      Object.entries(values).flatMap(([field, wanted]) =>
+        wanted.map(async (value) => {
+          const expect = Object.fromEntries(Object.entries(expected).filter(([name]) => name === field))
+          const { status, body } = await patch(raced.id, { [field]: value, expect })
+          return { field, value, status, body: body as { readonly conflicts?: object } }
+        }),
+      ),
+    )
+    const { task: after } = await readTask(owner, raced.id)
+    for (const field of Object.keys(values)) {
+      const own = replies.filter((reply) => reply.field === field)
+      const [winner, ...others] = own.filter(({ status }) => status === 200)
+      t.strictSame(others, [], field)
+      t.match(after, { [field]: winner?.value })
+      for (const { status, body } of own.filter((reply) => reply !== winner)) {
+        t.equal(status, 412)
+        t.strictSame(body.conflicts, [{ field, current: winner?.value }])
+      }
+    }
+    t.equal(after.version, 5)
+  })
+
+  t.test('what conflicts show to an administrator alone is audited', async (t) => {
+    const auditedBy = async (request: () => Promise<Reply>) => {
+      const reply = await request()
+      const query = { action: ['task.read_by_admin'], limit: 50 }
+      const events = (await service.expect('listAuditEvents', 200, { token: admin.token, query })).body.items
+      return events.filter(({ request_id }) => request_id === reply.headers.get('x-request-id'))
+    }
+    const expect = { title: 'Other' }
+    const byAdmin = { token: admin.token }
+    const single = { ...byAdmin, params: { task_id: task.id }, body: { expect } }
+    const items = [{ task_id: task.id, patch: { assignee_id: admin.id }, expect }]
+    const batch = { ...byAdmin, body: { update: items } }
+    for (const request of [
+      () => service.call('updateTask', single),
+      () => service.call('batchTasks', batch),
+      () => service.call('batchTasks', { ...byAdmin, body: { update: items, atomic: true } }),
+    ])
+      t.match(await auditedBy(request), [{ actor_id: admin.id, user_id: owner.id }])
+    const own = { token: admin.token, body: { update: [{ task_id: task.id, patch: {} }] } }
+    t.strictSame(await auditedBy(() => service.call('batchTasks', own)), [])
+  })
+}
 
 /** Changes and reads a task while its tags change. Returns the bodies seen with each ETag. */
 const raceWithTags = async (

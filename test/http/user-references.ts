@@ -229,6 +229,14 @@ t.test('in a body', async (t) => {
     'batchTasks body.create.items': (fields) => batch({ create: [{ title: 'In a batch', ...fields }] }),
     'batchTasks body.update.items.patch': async (fields) =>
       batch({ update: [{ task_id: await idOf({}), patch: fields }] }),
+    'updateTask body.expect': async (expect) => {
+      const params = { task_id: await idOf({ assignee_id: 'me' }) }
+      return (await service.expect('updateTask', 200, { token: other.token, params, body: { expect } })).body
+    },
+    'batchTasks body.update.items.expect': async (expect) => {
+      const update = [{ task_id: await idOf({ assignee_id: 'me' }), patch: {}, expect }]
+      return batch({ atomic: true, update })
+    },
     'updateImport body.users.items': map,
   }
   t.test('createExport body.user_id', async (t) => {

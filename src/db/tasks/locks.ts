@@ -47,13 +47,13 @@ export interface TaskReferences {
   readonly projects?: readonly string[]
   readonly sections?: readonly string[]
   readonly tags?: readonly string[]
-  /** Whether descriptions are written: only then are they read. */
-  readonly writesDescriptions?: boolean
-  /** Whether tags of `tasks` are written. */
-  readonly writesTags?: boolean
+  /** Whether descriptions are read: the request writes them, or expects some. */
+  readonly readsDescriptions?: boolean
+  /** Whether tags of `tasks` are read, likewise. */
+  readonly readsTags?: boolean
 }
 
-/** A locked task. `description` is empty unless descriptions are written. */
+/** A locked task. `description` is empty unless descriptions are read. */
 export interface LockedTask extends TaskFields {
   readonly id: string
   readonly version: number
@@ -310,7 +310,7 @@ export const lockReferences = async (
   tx: TransactionContext<Principal>,
   references: TaskReferences,
 ): Promise<LockedReferences> => {
-  const { tasks: ids = [], parents = [], roots = [], trashed, writesDescriptions = false } = references
+  const { tasks: ids = [], parents = [], roots = [], trashed, readsDescriptions = false } = references
   const {
     users: named = [],
     projects: projectIds = [],
@@ -330,7 +330,7 @@ export const lockReferences = async (
   const lockTreesAndSelect = async () => {
     const trees = await lockTrees(db, { targets: ids, parents, roots, closing, trashed: trashed ?? null })
     const recurring = new Map(trees.flatMap((tree) => (tree.recurs ? [[tree.id, tree.next_task_id]] : [])))
-    const withDescriptions = writesDescriptions || startsSeries || recurring.size > 0
+    const withDescriptions = readsDescriptions || startsSeries || recurring.size > 0
     const wanted = trees.map(({ id }) => id)
     const found = await selectTasks(db, { ids: wanted, with_descriptions: withDescriptions })
     for (const { id, series_id, next_task_id } of found)
@@ -341,13 +341,13 @@ export const lockReferences = async (
   const lockAndSelect = async () => {
     const { found } = await pipeline(db, {
       lock: () => lockTaskRows(db, { ids }),
-      found: () => selectTasks(db, { ids, with_descriptions: writesDescriptions }),
+      found: () => selectTasks(db, { ids, with_descriptions: readsDescriptions }),
     })
     return found
   }
   const hasTrees = references.recounts === true || taskIds.length > ids.length || roots.length > 0
   const projectSources = [...projectIds, ...taskIds]
-  const linked = references.writesTags === true ? ids : []
+  const linked = references.readsTags === true ? ids : []
   const { lockedUsers, lockedProjects, lockedSections, rows, projectFacts, visibleTags, namedLinks } =
     await pipeline(db, {
       lockedUsers: () =>

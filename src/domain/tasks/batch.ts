@@ -1,10 +1,13 @@
 /** The items of a batch, by kind. */
-export interface TaskBatch<NewTask, TaskChange> {
+export interface TaskBatch<NewTask, TaskChange, Expectation> {
   readonly create?: readonly (NewTask & {
     /** The index of an item before it that creates its parent. */
     readonly parent?: number
   })[]
-  readonly update?: readonly (NamedTask & { readonly patch: TaskChange })[]
+  readonly update?: readonly (NamedTask & {
+    readonly patch: TaskChange
+    readonly expect?: Expectation
+  })[]
   readonly delete?: readonly NamedTask[]
   readonly tag?: readonly NamedLink[]
   readonly untag?: readonly (NamedLink & NamedTask)[]
@@ -27,7 +30,7 @@ export type BatchKind = (typeof batchKinds)[number]
 
 export const maxItems = 500
 
-export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
+export const countItems = (batch: TaskBatch<unknown, unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
 
 /** Maximum cost of indexing the titles and descriptions of a batch, in characters: a batch holds its locks meanwhile. */
@@ -45,7 +48,10 @@ interface Text {
  * The indexing cost in UTF-16 code units. A code unit from U+0E00 on counts four times: it can be a separate word or fold to
  * several characters.
  */
-export const countIndexedCharacters = ({ create = [], update = [] }: TaskBatch<Text, Text>): number =>
+export const countIndexedCharacters = ({
+  create = [],
+  update = [],
+}: TaskBatch<Text, Text, unknown>): number =>
   [...create, ...update.map(({ patch }) => patch)].reduce(
     (count, { title = '', description = '' }) =>
       count + indexingCost(title) + indexingCost(description.slice(0, maxIndexedPerText)),

@@ -2,6 +2,7 @@ import type { OwnAccount } from '../../db/accounts/lock.ts'
 import { knowsTimeZone } from '../../db/accounts/users.ts'
 import { meetsPreconditions, type Preconditions } from '../../domain/shared/entity-tags.ts'
 import { type Expansion, scopesOfExpansions } from '../../domain/shared/expansions.ts'
+import type { FieldConflict } from '../../domain/shared/field-conflicts.ts'
 import {
   type Authorized,
   grants,
@@ -134,6 +135,16 @@ export const expectMatch = (
   conditions: Preconditions,
   { version }: { readonly version: number | null },
 ): void => expectTag(conditions, version === null ? null : String(version))
+
+/**
+ * Requires that no field has another value than `expect` of the request says. Before `expectMatch`, so that its problem has the conflicts
+ * if neither holds.
+ *
+ * @throws Problem 412
+ */
+export const expectFields = (conflicts: readonly FieldConflict[]): void => {
+  if (conflicts.length > 0) throw problems.fieldConflicts(conflicts)
+}
 
 /**
  * Requires that a resource that exists without an ETag meets If-Match and If-None-Match.

@@ -11,11 +11,13 @@ import { escapePointer, problems } from '../../problems/problems.ts'
  *
  * @throws Problem 400
  */
-export const expectMetadata = (metadata: MetadataPatch): void => {
+export const expectMetadata = (metadata: MetadataPatch, pointer = '/metadata'): void => {
   const fault = faultOfMetadata(metadata)
   if (fault === null) return
-  const pointer = fault.key === null ? '/metadata' : `/metadata/${escapePointer(fault.key)}`
-  throw problems.invalidField(pointer, fault.message)
+  throw problems.invalidField(
+    fault.key === null ? pointer : `${pointer}/${escapePointer(fault.key)}`,
+    fault.message,
+  )
 }
 
 /**

@@ -1,7 +1,8 @@
 import { newId } from '../../db/shared/ids.ts'
-import { pipeline } from '../../db/engine/pipeline.ts'
+import { recordAudit } from '../../db/activity/audit.ts'
+import { pipeline, pipelineEach } from '../../db/engine/pipeline.ts'
 import { type Preconditions, withoutVariant } from '../../domain/shared/entity-tags.ts'
-import type { Principal } from '../../domain/shared/permissions.ts'
+import { grants, listReader, type Principal } from '../../domain/shared/permissions.ts'
 import { scopesOfNewTask } from '../../domain/shared/scopes.ts'
 import {
   type BatchKind,
@@ -11,6 +12,7 @@ import {
   maxItems,
   type TaskBatch,
 } from '../../domain/tasks/batch.ts'
+import type { ExpectedTask, TaskExpectation } from '../../domain/tasks/expected.ts'
 import type { NewTask, TaskPatch } from '../../domain/tasks/fields.ts'
 import {
   fieldsOfProblem,
@@ -19,15 +21,16 @@ import {
   problemOfFields,
   problems,
 } from '../../problems/problems.ts'
-import type { OpContext } from '../shared/context.ts'
+import { type OpContext, transaction } from '../shared/context.ts'
 import { expectScopes } from '../shared/expectations.ts'
 import { idempotent, withoutKey } from '../shared/idempotency.ts'
-import { openPlan, type TaskPlan, writePlan } from './plan.ts'
+import { readExpectation } from './expected.ts'
+import { openPlan, relatedTask, type TaskPlan, writePlan } from './plan.ts'
 import { countOwnedTasks } from './quota.ts'
 import { referencesOfBatch } from './references.ts'
 import { planCreation, planDeletion, planTag, planUntag, planUpdate } from './rules.ts'
 
-type Batch = TaskBatch<NewTask, TaskPatch>
+type Batch = TaskBatch<NewTask, TaskPatch, TaskExpectation>
 
 /** The mode of a batch. */
 interface BatchOptions {
@@ -72,12 +75,15 @@ export const runBatch = async (
 ): Promise<BatchResponse> => {
   expectScopes(ctx, (batch.create ?? []).flatMap(scopesOfNewTask))
   checkItems(batch)
+  const expectations = readExpectations(batch, ctx.principal)
   const { requestId } = ctx.client
-  try {
+  let owners: readonly string[] = []
+  const run = async (): Promise<BatchResponse> => {
     // The response of a dry run is not stored under the key: it must not be replayed for the real request.
     const { json, replayed } = await idempotent(dryRun ? withoutKey(ctx) : ctx, async (tx) => {
       const plan = await openPlan(tx, referencesOfBatch(batch, ctx.principal.userId))
-      const results = planItems(plan, batch)
+      const results = planItems(plan, batch, expectations)
+      owners = ownersOfShown(plan, batch, results)
       if (atomic && results.some(({ problem }) => problem !== null)) throw new NotApplied(results)
       await pipeline(tx.db, {
         plan: () => !dryRun && writePlan(tx, plan),
@@ -87,10 +93,27 @@ export const runBatch = async (
       return { json: writeResponse(requestId, results) }
     })
     return { ...readResponse(json), replayed }
-  } catch (error) {
+  }
+  const response = await run().catch((error: unknown): BatchResponse => {
     if (!(error instanceof NotApplied)) throw error
     return { requestId, results: error.results.map(unapplied), replayed: false }
-  }
+  })
+  if (owners.length > 0)
+    await transaction(ctx, async (tx) => {
+      await pipelineEach(tx.db, owners, (userId) => recordAudit(tx, 'task.read_by_admin', { userId }))
+    })
+  return response
+}
+
+/** The owners of the tasks whose conflicts the caller sees only as an administrator, before the batch. */
+const ownersOfShown = (plan: TaskPlan, batch: Batch, results: readonly BatchResult[]): readonly string[] => {
+  const asMember = { ...plan, principal: listReader(plan.principal, {}), tasks: new Map(plan.before) }
+  return results.flatMap(({ kind, index, problem }) => {
+    if (kind !== 'update' || problem?.members.conflicts === undefined) return []
+    const id = batch.update?.[index]?.task_id
+    const task = id === undefined ? null : relatedTask(asMember, id)
+    return task === null || grants('task.see', task.relations) ? [] : [task.owner_id]
+  })
 }
 
 const unapplied = ({ kind, index, problem }: BatchResult): BatchResult => ({
@@ -111,6 +134,14 @@ class NotApplied extends Error {
   }
 }
 
+/**
+ * What the updates expect, by their index.
+ *
+ * @throws Problem 400
+ */
+const readExpectations = ({ update = [] }: Batch, { timeZone }: Principal): readonly ExpectedTask[] =>
+  update.map(({ expect = {} }, index) => readExpectation(expect, timeZone, `/update/${index}/expect`))
+
 const checkItems = (batch: Batch): void => {
   const count = countItems(batch)
   if (count === 0 || count > maxItems) throw problems.batchSize(maxItems)
@@ -118,7 +149,11 @@ const checkItems = (batch: Batch): void => {
 }
 
 /** Plans the items in their order. One that fails plans nothing. */
-const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
+const planItems = (
+  plan: TaskPlan,
+  batch: Batch,
+  expectations: readonly ExpectedTask[],
+): readonly BatchResult[] => {
   const each = <Item>(
     kind: BatchKind,
     items: readonly Item[] = [],
@@ -143,8 +178,8 @@ const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
       created[index] = id
       return id
     }),
-    ...each('update', batch.update, ({ task_id: id, patch, ...item }) => {
-      planUpdate(plan, { id, conditions: conditionsOf(item) }, patch)
+    ...each('update', batch.update, ({ task_id: id, patch, ...item }, index) => {
+      planUpdate(plan, { id, conditions: conditionsOf(item), expected: expectations[index] }, patch)
       return id
     }),
     ...each('tag', batch.tag, ({ task_id: id, tag_id }) => {

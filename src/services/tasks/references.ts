@@ -1,6 +1,7 @@
 import type { TaskReferences } from '../../db/tasks/locks.ts'
 import type { TaskTag } from '../../db/shared/record-event.ts'
 import type { TaskBatch } from '../../domain/tasks/batch.ts'
+import type { TaskExpectation } from '../../domain/tasks/expected.ts'
 import type { NewTask, TaskPatch } from '../../domain/tasks/fields.ts'
 import type { TaskMove } from './rules.ts'
 
@@ -18,7 +19,11 @@ export const referencesOfCreation = (task: NewTask, callerId: string): TaskRefer
   parents: ids(task.parent_id),
 })
 
-export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences => {
+export const referencesOfPatch = (
+  id: string,
+  patch: TaskPatch,
+  expected: TaskExpectation = {},
+): TaskReferences => {
   const mayLeavePlace = patch.project_id !== undefined || patch.owner_id !== undefined
   const isClosedOrReopened = patch.status !== undefined
   const setsRecurrence = patch.recurrence != null
@@ -35,8 +40,8 @@ export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences 
     closing: isClosedOrReopened ? [id] : [],
     recounts: isClosedOrReopened || patch.parent_id !== undefined || mayLeavePlace,
     startsSeries: setsRecurrence,
-    writesDescriptions: patch.description !== undefined,
-    writesTags: patch.tag_ids !== undefined,
+    readsDescriptions: patch.description !== undefined || expected.description !== undefined,
+    readsTags: patch.tag_ids !== undefined || expected.tag_ids !== undefined,
     toPersonal: patch.project_id === null ? [id] : [],
   }
 }
@@ -66,16 +71,19 @@ export const referencesOfDeletion = (id: string): TaskReferences => ({
 export const referencesOfLink = ({ taskId, tagId }: TaskTag): TaskReferences => ({
   tasks: [taskId],
   tags: [tagId],
-  writesTags: true,
+  readsTags: true,
 })
 
-export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId: string): TaskReferences => {
+export const referencesOfBatch = (
+  batch: TaskBatch<NewTask, TaskPatch, TaskExpectation>,
+  callerId: string,
+): TaskReferences => {
   const { create = [], update = [], tag = [], untag = [] } = batch
   const deleted = (batch.delete ?? []).map(({ task_id }) => referencesOfDeletion(task_id))
   const links = [...tag, ...untag]
   const all = [
     ...create.map((task) => referencesOfCreation(task, callerId)),
-    ...update.map(({ task_id, patch }) => referencesOfPatch(task_id, patch)),
+    ...update.map(({ task_id, patch, expect }) => referencesOfPatch(task_id, patch, expect)),
     ...deleted,
     ...links.map(({ task_id: taskId, tag_id: tagId }) => referencesOfLink({ taskId, tagId })),
   ] satisfies readonly TaskReferences[]
@@ -83,7 +91,7 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     name:
       'tasks' | 'parents' | 'roots' | 'closing' | 'users' | 'projects' | 'sections' | 'tags' | 'toPersonal',
   ) => [...new Set(all.flatMap((one: TaskReferences) => one[name] ?? []))]
-  const isAny = (name: 'recounts' | 'startsSeries' | 'writesDescriptions' | 'writesTags'): boolean =>
+  const isAny = (name: 'recounts' | 'startsSeries' | 'readsDescriptions' | 'readsTags'): boolean =>
     all.some((one: TaskReferences) => one[name] === true)
   return {
     tasks: union('tasks'),
@@ -97,7 +105,7 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     toPersonal: union('toPersonal'),
     recounts: isAny('recounts'),
     startsSeries: isAny('startsSeries'),
-    writesDescriptions: isAny('writesDescriptions'),
-    writesTags: isAny('writesTags'),
+    readsDescriptions: isAny('readsDescriptions'),
+    readsTags: isAny('readsTags'),
   }
 }

@@ -19,6 +19,7 @@ import {
   type TaskFields,
   type TaskPatch,
 } from '../../domain/tasks/fields.ts'
+import { type ExpectedTask, taskConflicts } from '../../domain/tasks/expected.ts'
 import { refusalOfParent, subtasksOf } from '../../domain/tasks/trees.ts'
 import { noIntegrationFields } from '../../domain/shared/integration-fields.ts'
 import { noSeries } from '../../domain/tasks/series.ts'
@@ -27,6 +28,7 @@ import { problems } from '../../problems/problems.ts'
 import {
   expectAbsent,
   expectActive,
+  expectFields,
   expectKnown,
   expectMatch,
   expectMay,
@@ -115,7 +117,7 @@ export const planCreation = (
  */
 export const planUpdate = (
   plan: TaskPlan,
-  { id, conditions }: TaskTarget,
+  { id, conditions, expected = {} }: TaskTarget & { readonly expected?: ExpectedTask | undefined },
   { tag_ids: sentTags, recurrence, metadata: sentMetadata, isPut = false, ...patch }: TaskPatch,
 ): void => {
   const seen = expectSeen('task.see', liveTask(plan, id))
@@ -125,6 +127,7 @@ export const planUpdate = (
   if (isRegrouped(task, moved)) expectMay('task.move', seen)
   const change = changeOfSeries(plan, seen, moved, recurrence, isPut)
   const metadata = metadataAfter(task.metadata, sentMetadata, isPut)
+  expectFields(taskConflicts(expected, { ...task, tag_ids: task.tagIds }))
   expectMatch(conditions, task)
   expectUnarchived(plan, task)
   const after = { ...moved, ...seriesAfter(plan, task, moved, change), metadata }

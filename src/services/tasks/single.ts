@@ -11,6 +11,7 @@ import type { TaskExpansion } from '../../domain/shared/expansions.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { scopesOfNewTask } from '../../domain/shared/scopes.ts'
+import type { TaskExpectation } from '../../domain/tasks/expected.ts'
 import type { NewTask, TaskPatch } from '../../domain/tasks/fields.ts'
 import { defaultTimeZone } from '../../domain/shared/time-zones.ts'
 import { problems } from '../../problems/problems.ts'
@@ -18,6 +19,7 @@ import { type OpContext, transaction } from '../shared/context.ts'
 import { expectFound, expectMayExpand, expectScopes } from '../shared/expectations.ts'
 import { idempotent } from '../shared/idempotency.ts'
 import { expectMetadata } from '../shared/metadata.ts'
+import { readExpectation } from './expected.ts'
 import { changeTask, openPlan, writePlan } from './plan.ts'
 import { countOwnedTasks } from './quota.ts'
 import {
@@ -77,22 +79,23 @@ export const createTask = (
 }
 
 /**
- * Changes a task by a merge patch.
+ * Changes a task by a merge patch, if its fields have the expected values.
  *
  * @throws Problem 400, 403, 404, 409, 412, 413 or 422
  */
 export const updateTask = (
   ctx: OpContext<Principal>,
   id: string,
-  patch: TaskPatch,
+  { expect = {}, ...patch }: TaskPatch & { readonly expect?: TaskExpectation },
   taskQuota: TaskQuota,
 ): Promise<TaskRow> => {
   expectNoConflicts(patch)
   expectRule(patch)
   expectMetadata(patch.metadata ?? {})
+  const expected = readExpectation(expect, ctx.principal.timeZone)
   return transaction(ctx, async (tx) => {
-    const plan = await openPlan(tx, referencesOfPatch(id, patch))
-    planUpdate(plan, { id, conditions: tx }, patch)
+    const plan = await openPlan(tx, referencesOfPatch(id, patch, expected))
+    planUpdate(plan, { id, conditions: tx, expected }, patch)
     await pipeline(tx.db, {
       plan: () => writePlan(tx, plan),
       ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
