@@ -4220,6 +4220,7 @@ export interface components {
         /** @description A merge patch for a comment. Read-only fields are ignored. */
         CommentPatch: {
             body?: components["schemas"]["CommentBody"];
+            expect?: components["schemas"]["CommentExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4236,6 +4237,10 @@ export interface components {
             /** Format: date-time */
             readonly edited_at?: string | null;
             readonly author?: components["schemas"]["User"];
+        };
+        /** @description Values that fields of the comment had when you last read it, compared as in `TaskExpectation`. If any has another value, the response is 412 with `conflicts`. */
+        CommentExpectation: {
+            body?: components["schemas"]["CommentBody"];
         };
         /**
          * Format: binary
@@ -4451,6 +4456,7 @@ export interface components {
             metadata?: components["schemas"]["MetadataPatch"];
             external_source?: components["schemas"]["ExternalSource"];
             external_id?: components["schemas"]["ExternalId"];
+            expect?: components["schemas"]["ProjectExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4465,6 +4471,15 @@ export interface components {
             readonly created_at?: string;
             /** Format: date-time */
             readonly updated_at?: string;
+        };
+        /** @description Values that fields of the project had when you last read it, compared as in `TaskExpectation`. If any has another value, the response is 412 with `conflicts`. */
+        ProjectExpectation: {
+            name?: components["schemas"]["ProjectName"];
+            description?: string;
+            color?: string | null;
+            metadata?: components["schemas"]["MetadataExpectation"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
         };
         SectionName: string;
         /** @description A named group of tasks within a project. */
@@ -4517,6 +4532,7 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
+            expect?: components["schemas"]["SectionExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4529,6 +4545,10 @@ export interface components {
             readonly created_at?: string;
             /** Format: date-time */
             readonly updated_at?: string;
+        };
+        /** @description Values that fields of the section had when you last read it, compared as in `TaskExpectation`. If any has another value, the response is 412 with `conflicts`. */
+        SectionExpectation: {
+            name?: components["schemas"]["SectionName"];
         };
         /**
          * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
@@ -4650,6 +4670,7 @@ export interface components {
         /** @description The fields of a team to change. Read-only fields are ignored. */
         TeamPatch: {
             name?: components["schemas"]["TeamName"];
+            expect?: components["schemas"]["TeamExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4660,6 +4681,10 @@ export interface components {
             readonly created_at?: string;
             /** Format: date-time */
             readonly updated_at?: string;
+        };
+        /** @description Values that fields of the team had when you last read it, compared as in `TaskExpectation`. If any has another value, the response is 412 with `conflicts`. */
+        TeamExpectation: {
+            name?: components["schemas"]["TeamName"];
         };
         /** @description A member of a team. */
         TeamMember: {
@@ -5223,6 +5248,7 @@ export interface components {
             description?: components["schemas"]["WebhookDescription"];
             event_types?: components["schemas"]["WebhookEventTypes"];
             is_enabled?: boolean;
+            expect?: components["schemas"]["WebhookExpectation"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -5241,6 +5267,13 @@ export interface components {
             readonly created_at?: string;
             /** Format: date-time */
             readonly updated_at?: string;
+        };
+        /** @description Values that fields of the webhook had when you last read it, compared as in `TaskExpectation`. If any has another value, the response is 412 with `conflicts`. */
+        WebhookExpectation: {
+            url?: components["schemas"]["WebhookUrl"];
+            description?: components["schemas"]["WebhookDescription"];
+            event_types?: components["schemas"]["WebhookEventTypes"];
+            is_enabled?: boolean;
         };
         /**
          * @description `pending`: waiting for its first or next attempt. `delivered`: the receiver answered with a status from 200 to 299. `failed`: abandoned after three days, or because the receiver answered 410. `withheld`: not sent, because the owner of the webhook cannot see the event.

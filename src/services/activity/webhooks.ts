@@ -32,6 +32,7 @@ import {
   type WebhookPatch,
   type WebhookRow,
 } from '../../db/activity/webhooks.ts'
+import { fieldConflicts } from '../../domain/shared/field-conflicts.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'
 import type { KeyRing } from '../../domain/shared/key-ring.ts'
 import type { Page, PageRequest } from '../../domain/shared/pages.ts'
@@ -42,6 +43,7 @@ import type { AddressRules } from '../../webhooks/addresses.ts'
 import { newSecret } from '../../webhooks/signatures.ts'
 import { type OpContext, transaction, type OpTransaction } from '../shared/context.ts'
 import {
+  expectFields,
   expectFound,
   expectKnown,
   expectMatch,
@@ -64,7 +66,11 @@ export interface Webhooks {
    */
   create(ctx: OpContext<Principal>, request: WebhookRequest): Promise<Created>
   /** @throws Problem 400 or 422 when the URL is not allowed, 404 or 412 */
-  update(ctx: OpContext<Principal>, id: string, patch: WebhookPatch): Promise<WebhookRow>
+  update(
+    ctx: OpContext<Principal>,
+    id: string,
+    patch: WebhookPatch & { readonly expect?: WebhookPatch },
+  ): Promise<WebhookRow>
   /**
    * Replaces the secret of a webhook.
    *
@@ -165,10 +171,15 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
       })
     },
 
-    async update(ctx, id, { url, ...rest }) {
+    async update(ctx, id, { url, expect = {}, ...rest }) {
       const patch = { ...rest, ...(url !== undefined && { url: expectUrl(url) }) }
+      const expected = {
+        ...expect,
+        ...(expect.url !== undefined && { url: URL.parse(expect.url)?.href ?? expect.url }),
+      }
       return transaction(ctx, async (tx) => {
         const webhook = await openToChange(tx, id)
+        expectFields(fieldConflicts<Required<WebhookPatch>>(expected, webhook))
         expectMatch(tx, webhook)
         await updateFields(tx, webhook, patch)
         return last(viewWebhook(tx, id))

@@ -18,6 +18,7 @@ import {
 } from '../../db/projects/rows.ts'
 import { recordProjectEvent } from '../../db/shared/record-event.ts'
 import { changedFields } from '../../domain/activity/changes.ts'
+import { fieldConflicts } from '../../domain/shared/field-conflicts.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'
 import { isEmptyMetadata } from '../../domain/shared/integration-fields.ts'
 import type { Page, PageRequest } from '../../domain/shared/pages.ts'
@@ -26,6 +27,7 @@ import type { Jobs } from '../../jobs/registry.ts'
 import { type OpContext, transaction, type OpTransaction } from '../shared/context.ts'
 import {
   expectActive,
+  expectFields,
   expectFound,
   expectMatch,
   expectMay,
@@ -83,23 +85,26 @@ const manage = async (
   tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'close',
+  expected: ProjectPatch = {},
 ): Promise<ManagedProject> => {
   const project = expectSeen('project.see', await lockProject(tx, id, purpose))
   const managed = expectMay('project.manage', project)
+  expectFields(fieldConflicts<Required<ProjectPatch>>(expected, project))
   expectMatch(tx, project)
   return managed
 }
 
-/** Changes a project that is not archived. */
+/** Changes a project that is not archived, if its fields have the expected values. */
 export const updateProject = (
   ctx: OpContext<Principal>,
   id: string,
-  { metadata: sentMetadata, ...patch }: ProjectPatch,
+  { expect = {}, metadata: sentMetadata, ...patch }: ProjectPatch & { readonly expect?: ProjectPatch },
   { replacesMetadata = false } = {},
 ): Promise<ProjectRow> => {
   expectMetadata(sentMetadata ?? {})
+  expectMetadata(expect.metadata ?? {}, '/expect/metadata')
   return transaction(ctx, async (tx) => {
-    const project = await manage(tx, id, 'change')
+    const project = await manage(tx, id, 'change', expect)
     const after = { ...patch, metadata: metadataAfter(project.metadata, sentMetadata, replacesMetadata) }
     expectActive(project)
     const changes = changedFields(fields, project, after)

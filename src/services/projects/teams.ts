@@ -13,11 +13,19 @@ import {
   type TeamRow,
   viewTeam,
 } from '../../db/projects/teams.ts'
+import { fieldConflicts } from '../../domain/shared/field-conflicts.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'
 import type { Page, PageRequest } from '../../domain/shared/pages.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { type OpContext, transaction, type OpTransaction } from '../shared/context.ts'
-import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from '../shared/expectations.ts'
+import {
+  expectFields,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectMayListAll,
+  expectSeen,
+} from '../shared/expectations.ts'
 import { idempotent } from '../shared/idempotency.ts'
 
 /** A page of the caller's teams. @throws Problem 403 */
@@ -53,20 +61,26 @@ const manage = async (
   tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'delete',
+  expected: TeamPatch = {},
 ): Promise<ManagedTeam> => {
   const team = expectMay('team.manage', expectSeen('team.see', await lockTeam(tx, id, purpose)))
+  expectFields(fieldConflicts<Required<TeamPatch>>(expected, team))
   expectMatch(tx, team)
   return team
 }
 
-/** Renames a team. */
+interface TeamPatch {
+  readonly name?: string
+}
+
+/** Renames a team, if it has the expected name. */
 export const updateTeam = (
   ctx: OpContext<Principal>,
   id: string,
-  { name }: { readonly name?: string },
+  { name, expect = {} }: TeamPatch & { readonly expect?: TeamPatch },
 ): Promise<TeamRow> =>
   transaction(ctx, async (tx) => {
-    const team = await manage(tx, id, 'change')
+    const team = await manage(tx, id, 'change', expect)
     if (name !== undefined && name !== team.name) await rename(tx, team, name)
     return last(viewTeam(tx, id))
   })

@@ -15,12 +15,14 @@ import { last } from '../../db/engine/transaction.ts'
 import { forgetEventValues, recordEventOfTask } from '../../db/shared/record-event.ts'
 import { countComment, lockTask } from '../../db/tasks/facts.ts'
 import { followTask } from '../../db/tasks/followers.ts'
+import { fieldConflicts } from '../../domain/shared/field-conflicts.ts'
 import type { Page, PageRequest } from '../../domain/shared/pages.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { type AddedToTask, additionText, parseAddition } from './additions.ts'
 import { type OpContext, transaction } from '../shared/context.ts'
 import {
   expectActive,
+  expectFields,
   expectFound,
   expectMatch,
   expectMay,
@@ -73,15 +75,20 @@ export const createComment = async (
     }),
   )
 
-/** Changes the text of a comment. The mentions of unchanged text are kept, even of users who no longer see the task. */
+interface CommentPatch {
+  readonly body?: string
+}
+
+/** Changes the text of a comment, if it has the expected one. The mentions of unchanged text are kept, even of users who no longer see the task. */
 export const updateComment = (
   ctx: OpContext<Principal>,
   id: string,
-  { body }: { readonly body?: string },
+  { body, expect = {} }: CommentPatch & { readonly expect?: CommentPatch },
 ): Promise<CommentRow> =>
   transaction(ctx, async (tx) => {
     const seen = expectSeen('comment.see', await lockComment(tx, id))
     const comment = expectMay('comment.change', seen)
+    expectFields(fieldConflicts<Required<CommentPatch>>(expect, comment))
     expectMatch(tx, comment)
     expectActive(comment)
     if (body !== undefined && body !== comment.body) {

@@ -22,12 +22,20 @@ import {
   viewSection,
 } from '../../db/tasks/sections.ts'
 import { changedFields } from '../../domain/activity/changes.ts'
+import { fieldConflicts } from '../../domain/shared/field-conflicts.ts'
 import type { Created } from '../../domain/shared/idempotency.ts'
 import type { Page, PageRequest } from '../../domain/shared/pages.ts'
 import type { Principal } from '../../domain/shared/permissions.ts'
 import { problems } from '../../problems/problems.ts'
 import { type OpContext, transaction, type OpTransaction } from '../shared/context.ts'
-import { expectActive, expectFound, expectMatch, expectMay, expectSeen } from '../shared/expectations.ts'
+import {
+  expectActive,
+  expectFields,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectSeen,
+} from '../shared/expectations.ts'
 import { idempotent } from '../shared/idempotency.ts'
 
 /** The place of a section in a request. At most one field is set. */
@@ -43,6 +51,7 @@ interface NewSection extends SectionPlace {
 
 /** A merge patch, which can also move the section. */
 type SectionPatch = Partial<NewSection>
+type SectionExpectation = Pick<SectionPatch, 'name'>
 
 /** A page of the sections of a project. @throws Problem 404 */
 export const listSections = async (
@@ -98,23 +107,25 @@ export const createSection = (
 export const expectEditable = (
   tx: OpTransaction<Principal>,
   section: SectionFacts | null,
+  expected: SectionExpectation = {},
 ): EditableSection => {
   if (section === null) throw problems.notFound()
   const project = expectSeen('project.see', section.project)
   const editable = expectMay('project.edit', project)
+  expectFields(fieldConflicts<Required<SectionExpectation>>(expected, section))
   expectMatch(tx, section)
   expectActive(project)
   return { ...section, project: editable }
 }
 
-/** Renames a section, moves it, or both. */
+/** Renames a section, moves it, or both, if it has the expected name. */
 export const updateSection = (
   ctx: OpContext<Principal>,
   path: SectionPath,
-  { name, ...place }: SectionPatch,
+  { name, expect = {}, ...place }: SectionPatch & { readonly expect?: SectionExpectation },
 ): Promise<SectionRow> => {
   return transaction(ctx, async (tx) => {
-    const section = expectEditable(tx, await lockSection(tx, path, 'change'))
+    const section = expectEditable(tx, await lockSection(tx, path, 'change'), expect)
     const destination = destinationOf(place)
     const isMoved = destination.side !== 'end'
     const fields = {
