@@ -4862,6 +4862,7 @@ export interface components {
             /** Format: uuid */
             readonly id?: string;
             readonly reason?: components["schemas"]["NotificationReason"];
+            readonly subject?: Record<string, never>;
             /** Format: uuid */
             readonly actor_id?: string | null;
             /** Format: uuid */

@@ -76,7 +76,7 @@ const resources: Readonly<Record<string, Lists>> = {
   notifications: {
     changedBy: ['updateNotification'],
     dropped: names(`
-      id reason actor_id task_id comment_id reminder_id export_id import_id created_at read_at
+      id reason subject actor_id task_id comment_id reminder_id export_id import_id created_at read_at
       task
     `),
     refused: names('owner_id user_id role version event_id'),
