@@ -65,7 +65,7 @@ interface Argument {
 const argumentHeaders: ReadonlySet<string> = new Set(['If-Match', 'Idempotency-Key'])
 
 /** What tools accept as If-Match: a version as it is, or tags. */
-const versionText: Json = { type: ['string', 'integer'], pattern: undefined }
+const versionText: Json = { type: ['string', 'integer'], pattern: undefined, maxLength: undefined }
 
 /** @throws Error if an operation cannot be a tool */
 export const deriveTools = (contract: Contract): ReadonlyMap<string, Tool> => {
@@ -94,7 +94,7 @@ const deriveTool = (document: Json, operation: ContractOperation): Tool => {
     definition: {
       name,
       title,
-      description: `${title}. ${forModels(String(node.description))}`,
+      description: `${title}. ${forModels(String(node['x-mcp-description'] ?? node.description))}`,
       inputSchema: inputSchemaOf(argumentsByName, clearable),
       annotations: annotationsOf(operation),
     },
