@@ -2,6 +2,9 @@ import type { Database } from '../db/engine/client.ts'
 import { selectAttachmentIds, selectAttachmentKeys, selectUnreferenced } from '../db/files/deletions.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
 
+/** Time limit for receiving a request, in milliseconds. */
+export const uploadTimeout = 600_000
+
 /** Files per batch. Bounds memory. */
 const batchSize = 500
 

@@ -2,7 +2,7 @@ import type { Database } from '../db/engine/client.ts'
 import { selectUnreferenced } from '../db/files/deletions.ts'
 import { type Identity, readIdentity } from '../db/shared/identity.ts'
 import type { Storage } from '../storage/storage.ts'
-import { inBatches } from './inventory.ts'
+import { inBatches, uploadTimeout } from './inventory.ts'
 
 /**
  * The owner of the files in a storage. To another database, or to an earlier copy of the same one, files in use look like
@@ -44,12 +44,14 @@ export const claimFiles = async (storage: Storage, { database, transaction }: Id
   await storage.writeOwner(JSON.stringify({ database, transaction: String(transaction) }))
 }
 
+/** A young file says nothing: it may belong to a request of a new installation that has not inserted its row yet. */
 const hasOnlyUnknownFiles = async (db: Database, storage: Storage): Promise<boolean> => {
+  const before = new Date(Date.now() - 2 * uploadTimeout)
   let isEmpty = true
   for await (const files of inBatches(storage.list())) {
     const keys = files.map(({ key }) => key)
     if ((await selectUnreferenced(db, keys)).length < keys.length) return false
-    isEmpty = false
+    isEmpty &&= files.every(({ modifiedAt }) => modifiedAt >= before)
   }
   return !isEmpty
 }

@@ -27,6 +27,7 @@ import { removeExpiredSecrets } from '../db/activity/webhooks.ts'
 import type { KeyRing } from '../domain/shared/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { removeAbandonedFolders } from './abandoned-folders.ts'
+import { uploadTimeout } from './inventory.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
 import { createRunExports } from './run-exports.ts'
@@ -87,9 +88,6 @@ export interface JobDeps extends FileDeps {
   /** Overridden by tests. */
   readonly times?: JobTimes | undefined
 }
-
-/** Time limit for receiving a request, in milliseconds. */
-export const uploadTimeout = 600_000
 
 export const jobTimes: JobTimes = {
   cleanup: 3_600_000,

@@ -9,7 +9,8 @@ import { FileHoldLost, hasFileHold, holdFiles } from '../../src/db/files/holds.t
 import { takeLease, withLease } from '../../src/db/shared/leases.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { FileMissing, type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
-import { jobsOf, jobTimes, uploadTimeout } from '../../src/jobs/registry.ts'
+import { uploadTimeout } from '../../src/jobs/inventory.ts'
+import { jobsOf, jobTimes } from '../../src/jobs/registry.ts'
 import { startJobs } from '../../src/jobs/runner.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -468,6 +469,17 @@ t.test('files without a marker are adopted by a database that references one of 
     (await filesBelow(stranger)).map((path) => basename(path)),
     [named],
   )
+})
+
+t.test('a file whose attachment is not committed yet belongs to this database', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-jobs-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const fresh = await diskStorage(folder)
+  await fresh.put(Readable.from([Buffer.from('uploaded just now')]), { maxBytes: 20 })
+  const { lines, log } = recordLog()
+  await runJobs({ ...jobDeps, storage: { ...fresh, missing: async () => [] }, log })
+  t.strictSame(lines, [])
+  t.ok((await fresh.readOwner())?.includes('transaction'))
 })
 
 t.test('no files are removed with a mistyped DATABASE_URL', async (t) => {
