@@ -4387,11 +4387,8 @@ export interface components {
              * @description The time at which the project was archived; null if it is not. An archived project is read-only.
              */
             archived_at: string | null;
-            /**
-             * @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member.
-             * @enum {string|null}
-             */
-            role: "viewer" | "commenter" | "editor" | "manager" | null;
+            /** @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member. */
+            role: components["schemas"]["NullableProjectRole"];
             /** @description The number of users with access. */
             member_count: number;
             /** @description The number of tasks that are `todo` or `in_progress`. */
@@ -4556,6 +4553,16 @@ export interface components {
          */
         ProjectRole: "viewer" | "commenter" | "editor" | "manager";
         /**
+         * @description The role of a member of a project, as `ProjectRole`; null for no role.
+         * @enum {string|null}
+         */
+        NullableProjectRole: "viewer" | "commenter" | "editor" | "manager" | null;
+        /**
+         * @description The role of a member of a project, as `ProjectRole`.
+         * @enum {string}
+         */
+        ProjectRoleChoice: "viewer" | "commenter" | "editor" | "manager";
+        /**
          * @description A related resource to include in a member or follower.
          * @enum {string}
          */
@@ -4566,11 +4573,8 @@ export interface components {
             user_id: string;
             /** @description The highest of the user's own role and the roles of the user's teams. */
             role: components["schemas"]["ProjectRole"];
-            /**
-             * @description The user's own role; null if the user has access only through a team.
-             * @enum {string|null}
-             */
-            direct_role: "viewer" | "commenter" | "editor" | "manager" | null;
+            /** @description The user's own role; null if the user has access only through a team. */
+            direct_role: components["schemas"]["NullableProjectRole"];
             /** @description Increases with every change of the user's own role; 0 if the user has none. */
             version: number;
             revision: components["schemas"]["Revision"];
@@ -4588,7 +4592,7 @@ export interface components {
         /** @description The role of a member. Read-only fields are ignored. */
         ProjectMemberSet: {
             /** @description The user's own role. */
-            role: components["schemas"]["ProjectRole"];
+            role: components["schemas"]["ProjectRoleChoice"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4622,7 +4626,7 @@ export interface components {
         };
         /** @description The role of a team. Read-only fields are ignored. */
         ProjectTeamSet: {
-            role: components["schemas"]["ProjectRole"];
+            role: components["schemas"]["ProjectRoleChoice"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4637,6 +4641,16 @@ export interface components {
          * @enum {string}
          */
         TeamRole: "member" | "manager";
+        /**
+         * @description The role of a user in a team, as `TeamRole`; null for no role.
+         * @enum {string|null}
+         */
+        NullableTeamRole: "member" | "manager" | null;
+        /**
+         * @description The role of a user in a team, as `TeamRole`.
+         * @enum {string}
+         */
+        TeamRoleChoice: "member" | "manager";
         TeamName: string;
         /** @description A group of users that are members of projects together. */
         Team: {
@@ -4646,11 +4660,8 @@ export interface components {
              */
             id: string;
             name: string;
-            /**
-             * @description Your own role; null if you are not a member.
-             * @enum {string|null}
-             */
-            role: "member" | "manager" | null;
+            /** @description Your own role; null if you are not a member. */
+            role: components["schemas"]["NullableTeamRole"];
             /** @description Increases with every change of the name. */
             version: number;
             revision: components["schemas"]["Revision"];
@@ -4707,7 +4718,7 @@ export interface components {
         };
         /** @description The role of a member. Read-only fields are ignored. */
         TeamMemberSet: {
-            role: components["schemas"]["TeamRole"];
+            role: components["schemas"]["TeamRoleChoice"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly revision?: number;
@@ -4752,7 +4763,7 @@ export interface components {
         /** @description The address to invite, and the role of the new member. */
         InvitationCreate: {
             email: components["schemas"]["EmailAddress"];
-            role: components["schemas"]["ProjectRole"];
+            role: components["schemas"]["ProjectRoleChoice"];
         };
         /** @description The token from the invitation email. */
         InvitationToken: {
@@ -7644,7 +7655,7 @@ export interface components {
          */
         SectionId: string;
         /** @description Only members with one of these roles. Repeat the parameter for several roles. */
-        ProjectRoleFilter: components["schemas"]["ProjectRole"][];
+        ProjectRoleFilter: components["schemas"]["ProjectRoleChoice"][];
         /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
         MemberExpand: components["schemas"]["MemberExpansion"][];
         /**

@@ -1,5 +1,10 @@
 import t from 'tap'
-import { findMovedParameters, validateVersion, stablePart } from '../scripts/check/breaking-changes.ts'
+import {
+  findMovedParameters,
+  mayBreakClients,
+  stablePart,
+  validateVersion,
+} from '../scripts/check/breaking-changes.ts'
 
 /** The rules of scripts/check/compatibility.ts. Each of its runs verifies the tool that finds breaking changes. */
 
@@ -36,6 +41,13 @@ t.test('a breaking change needs a major version, or before 1.0.0 a minor one', a
     ['9.0.0', '10.0.0'],
   ] as const)
     t.strictSame(faultsOf(released, version, breaking), [], `${released} to ${version}`)
+})
+
+t.test('the client of a released contract must work until a version may break it', async (t) => {
+  t.equal(mayBreakClients('0.2.0', '0.2.1'), false)
+  t.equal(mayBreakClients('0.2.0', '0.3.0'), true)
+  t.equal(mayBreakClients('1.2.3', '1.3.0'), false)
+  t.equal(mayBreakClients('1.2.3', '2.0.0'), true)
 })
 
 t.test('other changes may have any version from the released one on', async (t) => {

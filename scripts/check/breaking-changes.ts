@@ -30,6 +30,12 @@ const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] |
 /** Semantic Versioning: a new major version may break clients; before 1.0.0, a new minor version may (item 4). */
 const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
 
+/** Whether a version of the contract may break clients of a released one. */
+export const mayBreakClients = (released: string, version: string): boolean => {
+  const [from, to] = [parseVersion(released), parseVersion(version)]
+  return from === null || to === null || mayBreak(from, to)
+}
+
 /** Reasons why a contract may not follow the released one. Empty if it may. */
 export const validateVersion = ({ version, released, breaking, changelog }: ContractState): string[] => {
   const to = parseVersion(version)

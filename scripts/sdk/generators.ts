@@ -65,7 +65,8 @@ const copy = ({ source, output }: Paths, ...files: readonly string[]): Step =>
 
 const contract = loadContract()
 
-const contractVersion = String(asObject(contract.document.info).version)
+/** `info.version` of openapi.yaml. */
+export const contractVersion = String(asObject(contract.document.info).version)
 
 /** The paths of the creations that accept an Idempotency-Key. */
 const keyed = [...contract.operations.values()]

@@ -45,7 +45,7 @@ from taskwright.models import (
     MetadataPatch,
     ProjectCreate,
     ProjectMemberSet,
-    ProjectRole,
+    ProjectRoleChoice,
     RecurrenceMissed,
     RecurrencePatch,
     RefreshRequest,
@@ -179,9 +179,9 @@ def main() -> None:
         plan = create_task.sync(client=client, body=body)
         another = evolve(account, username=f"{username}2", email=f"2{account.email}")
         colleague = register.sync(client=client, body=another)
-        editor = ProjectMemberSet(role=ProjectRole.EDITOR)
+        editor = ProjectMemberSet(role=ProjectRoleChoice.EDITOR)
         added = set_project_member.sync(project.id, str(colleague.user.id), client=client, body=editor)
-        equal("role", added.role, ProjectRole.EDITOR)
+        equal("role", added.role, grown("editor"))
         with connect(url, colleague.access_token) as colleague_client:
             shared = get_task.sync(plan.id, client=colleague_client)
             equal("project", shared.project_id, project.id)

@@ -142,7 +142,7 @@ const member = await taskwright.setProjectMember({
   path: { ...place, user_id: user.id },
   body: { role: 'editor' },
 })
-equal('role', member.role, 'editor')
+equal('role', member.role, grown('editor'))
 const shared = await colleague.getTask({ path: { task_id: plan.id } })
 equal('project', shared.project_id, project.id)
 const planned = await colleague.listProjectTasks({ path: place })
