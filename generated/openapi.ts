@@ -3320,15 +3320,15 @@ export interface components {
         /** @description A token issued by the service. */
         OpaqueToken: string;
         /** @description The id of a user. In requests, `me` stands for your own; responses always have the id. */
-        UserRef: string;
+        UserIdOrMe: string;
         /** @description The id of a user, or null for no user. In requests, `me` stands for your own; responses always have the id. */
-        NullableUserRef: string | null;
+        NullableUserIdOrMe: string | null;
         /** @description The id of a project, or `none` for no project. */
-        ProjectOrNone: string;
+        ProjectIdOrNone: string;
         /** @description The id of a section, or `none` for no section. */
-        SectionOrNone: string;
+        SectionIdOrNone: string;
         /** @description The id of a task, or `none` for no parent. */
-        ParentOrNone: string;
+        ParentIdOrNone: string;
         /**
          * Format: time-or-date
          * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for that day in your time zone. The colon in the offset of a time is optional.
@@ -3579,8 +3579,8 @@ export interface components {
              */
             due_on?: string | null;
             /** @description Defaults to you. */
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /**
              * Format: uuid
              * @description A project in which you are at least an editor. Defaults to the project of the parent; without a parent, the task is personal.
@@ -3632,8 +3632,8 @@ export interface components {
              */
             due_on?: string | null;
             /** @description Keeps its value if omitted. */
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /**
              * Format: uuid
              * @description Keeps its value if omitted. A different value moves the task, as in `updateTask`.
@@ -3722,8 +3722,8 @@ export interface components {
              */
             due_on?: string | null;
             /** @description The new owner. The subtasks of a personal task get the new owner too, and the task leaves its parent unless the request has `parent_id`. Can be changed by the owner of a personal task, editors of the task's project and administrators. */
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /**
              * Format: uuid
              * @description Moves the task to another project, in which you must be at least an editor; null makes it a personal task of its owner. The task becomes the last one there, leaves its section, and leaves its parent unless the request has `parent_id`. Up to 500 subtasks move along, and those that become personal get the owner of the task. Can be changed by the owner of a personal task, editors of the task's project and administrators.
@@ -3796,8 +3796,8 @@ export interface components {
             due_at?: string | null;
             /** Format: date */
             due_on?: string | null;
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /** Format: uuid */
             project_id?: string | null;
             /** Format: uuid */
@@ -4028,8 +4028,8 @@ export interface components {
              */
             due_on?: string | null;
             /** @description Defaults to you. */
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /**
              * Format: uuid
              * @description A project in which you are at least an editor. Defaults to the project of the parent; without a parent, the task is personal.
@@ -4078,8 +4078,8 @@ export interface components {
             due_at?: string | null;
             /** Format: date */
             due_on?: string | null;
-            owner_id?: components["schemas"]["UserRef"];
-            assignee_id?: components["schemas"]["NullableUserRef"];
+            owner_id?: components["schemas"]["UserIdOrMe"];
+            assignee_id?: components["schemas"]["NullableUserIdOrMe"];
             /** Format: uuid */
             project_id?: string | null;
             /** Format: uuid */
@@ -5544,7 +5544,7 @@ export interface components {
              * @description A project that you manage.
              */
             project_id?: string | null;
-            user_id?: components["schemas"]["UserRef"];
+            user_id?: components["schemas"]["UserIdOrMe"];
         };
         /**
          * @description The encoding of a CSV file, by its name in the [Encoding Standard](https://encoding.spec.whatwg.org/): Unicode, the code pages of Windows, in which Excel writes CSV, or one of the Mac and of Unix. `shift_jis` is code page 932, `gb18030` 936 and GBK, `euc-kr` 949, and `big5` 950.
@@ -5597,7 +5597,7 @@ export interface components {
         ImportUserMapping: {
             /** @description The id of the user in the file. */
             source_id: string;
-            user_id: components["schemas"]["UserRef"];
+            user_id: components["schemas"]["UserIdOrMe"];
         };
         /** @description Somebody whom the file names. */
         ImportUser: {
@@ -7471,15 +7471,15 @@ export interface components {
         /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
-        OwnerFilter: components["schemas"]["UserRef"][];
+        OwnerFilter: components["schemas"]["UserIdOrMe"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
-        AssigneeFilter: components["schemas"]["UserRef"][];
+        AssigneeFilter: components["schemas"]["UserIdOrMe"][];
         /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-        ProjectFilter: components["schemas"]["ProjectOrNone"][];
+        ProjectFilter: components["schemas"]["ProjectIdOrNone"][];
         /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
-        SectionFilter: components["schemas"]["SectionOrNone"][];
+        SectionFilter: components["schemas"]["SectionIdOrNone"][];
         /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
-        ParentFilter: components["schemas"]["ParentOrNone"][];
+        ParentFilter: components["schemas"]["ParentIdOrNone"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
         /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -7633,7 +7633,7 @@ export interface components {
          */
         TagId: string;
         /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
-        TagProjectFilter: components["schemas"]["ProjectOrNone"][];
+        TagProjectFilter: components["schemas"]["ProjectIdOrNone"][];
         /** @description Only tags whose name contains this text, ignoring case and accents. */
         TagSearch: string;
         /**
@@ -7695,11 +7695,11 @@ export interface components {
         /** @description Only reminders due before this time; with a date, before that day. */
         RemindBefore: components["schemas"]["TimeOrDate"];
         /** @description Only events caused by one of these users. Repeat the parameter for several users. */
-        ActorFilter: components["schemas"]["UserRef"][];
+        ActorFilter: components["schemas"]["UserIdOrMe"][];
         /** @description Only events of one of these types. Repeat the parameter for several types. */
         EventTypeFilter: components["schemas"]["EventTypePattern"][];
         /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-        EventProjectFilter: components["schemas"]["ProjectOrNone"][];
+        EventProjectFilter: components["schemas"]["ProjectIdOrNone"][];
         /** @description The last `id` received, unchanged. It takes precedence over `after`. */
         LastEventId: string;
         /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
@@ -7715,7 +7715,7 @@ export interface components {
          */
         WebhookDeliveryId: string;
         /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
-        WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
+        WebhookProjectFilter: components["schemas"]["ProjectIdOrNone"][];
         /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
         WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatusChoice"][];
         /**
@@ -7754,7 +7754,7 @@ export interface components {
          * @description The id of the user. `me` is your own.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
          */
-        UserId: components["schemas"]["UserRef"];
+        UserId: components["schemas"]["UserIdOrMe"];
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
         /** @description Only users whose username or display name contains this text, ignoring case and accents. */
@@ -7770,7 +7770,7 @@ export interface components {
          */
         TokenId: string;
         /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
-        AuditUserFilter: components["schemas"]["UserRef"][];
+        AuditUserFilter: components["schemas"]["UserIdOrMe"][];
         /** @description Only events with one of these actions. Repeat the parameter for several actions. */
         ActionFilter: components["schemas"]["AuditActionChoice"][];
         /** @description The version of the Model Context Protocol. */

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { load } from 'js-yaml'
 import { asObject, loadContract } from '../../src/contract/contract.ts'
 
 /**
@@ -155,6 +156,23 @@ const typescript: Generator = {
   },
 }
 
+/**
+ * The contract with unions for an id or a word, so that a Python program can pass a UUID, as where only an id is allowed. The contract
+ * itself has text: other generators make a class of a union, and that for Java writes its `toString` into the path.
+ */
+const withUuids = (file: string): string => {
+  const document = asObject(load(readFileSync(file, 'utf8')))
+  const components = asObject(document.components)
+  const schemas = Object.entries(asObject(components.schemas)).map(([name, schema]): [string, unknown] => [
+    name,
+    /IdOr[A-Z]/.test(name) ? { anyOf: [{ type: 'string', format: 'uuid' }, schema] } : schema,
+  ])
+  return JSON.stringify({
+    ...document,
+    components: { ...components, schemas: Object.fromEntries<unknown>(schemas) },
+  })
+}
+
 /** openapi-python-client, pinned with its dependencies in requirements.txt. The environment is kept between runs. */
 const python: Generator = {
   tools: ['python3'],
@@ -174,6 +192,7 @@ const python: Generator = {
     })
     return {
       files: {
+        'contract.json': withUuids(file),
         'py.typed': '',
         '_keyed.py': `KEYED = ${JSON.stringify(patterns)}\n`,
         'user/examples.py': examplesIn(
@@ -192,7 +211,7 @@ const python: Generator = {
             'generate',
             join(bin, 'openapi-python-client'),
             'generate',
-            `--path=${file}`,
+            '--path=contract.json',
             '--output-path=taskwright',
             `--config=${join(source, 'openapi-python-client.yaml')}`,
             `--custom-template-path=${join(source, 'templates')}`,

@@ -71,10 +71,10 @@ const places = operations.flatMap((operation) =>
 
 const isReference = (schema: Located): boolean => {
   const one = member(schema, 'items') ?? member(schema, 'allOf', '0') ?? schema
-  return one.pointer.at(-1)?.endsWith('UserRef') === true
+  return one.pointer.at(-1)?.endsWith('UserIdOrMe') === true
 }
 
-t.test('every user id in a request has the schema UserRef', async (t) => {
+t.test('every user id in a request has the schema UserIdOrMe', async (t) => {
   t.ok(places.length >= 23)
   for (const { operation, name, schema } of places) t.ok(isReference(schema), `${operation.id} ${name}`)
 })

@@ -175,12 +175,13 @@ def main() -> None:
         ok("retry")
 
         project = create_project.sync(client=client, body=ProjectCreate(name="Launch"))
-        body = TaskCreate(title="Plan the launch", project_id=project.id)
+        body = TaskCreate(title="Plan the launch", project_id=project.id, assignee_id=tokens.user.id)
         plan = create_task.sync(client=client, body=body)
+        equal("assignee", plan.assignee_id, tokens.user.id)
         another = evolve(account, username=f"{username}2", email=f"2{account.email}")
         colleague = register.sync(client=client, body=another)
         editor = ProjectMemberSet(role=ProjectRoleChoice.EDITOR)
-        added = set_project_member.sync(project.id, str(colleague.user.id), client=client, body=editor)
+        added = set_project_member.sync(project.id, colleague.user.id, client=client, body=editor)
         equal("role", added.role, grown("editor"))
         with connect(url, colleague.access_token) as colleague_client:
             shared = get_task.sync(plan.id, client=colleague_client)
@@ -252,7 +253,7 @@ def main() -> None:
 
             history = list_task_events.sync(plan.id, client=client).items
             equal("history", history[-1].type_, grown("task.created"))
-            search = list_events.sync(client=client, project_id=[str(project.id)], type_=["comment.*"])
+            search = list_events.sync(client=client, project_id=[project.id], type_=["comment.*"])
             events = [(event.type_, event.resource_id) for event in search.items]
             expected = [
                 (grown("comment.created"), answer.id),

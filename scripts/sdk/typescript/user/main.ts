@@ -133,7 +133,9 @@ equal(
 ok('retry')
 
 const project = await taskwright.createProject({ body: { name: 'Launch' } })
-const plan = await taskwright.createTask({ body: { title: 'Plan the launch', project_id: project.id } })
+const launch = { title: 'Plan the launch', project_id: project.id, assignee_id: tokens.user.id }
+const plan = await taskwright.createTask({ body: launch })
+equal('assignee', plan.assignee_id, tokens.user.id)
 const another = { ...account, username: `${username}2`, email: `2${account.email}` }
 const { user, access_token: auth } = await taskwright.register({ body: another })
 const colleague = connect({ baseUrl: url, auth })

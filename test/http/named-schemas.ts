@@ -2,9 +2,10 @@ import t from 'tap'
 import { asArray, asObject, loadContract } from '../../src/contract/contract.ts'
 import { projectRoles } from '../../src/domain/shared/project-roles.ts'
 
-/** A role has the same schema wherever the contract has one, so that generated clients have one type for it. */
+/** What the contract has at several places has one named schema, so that generated clients have one type for it. */
 
-const schemas = asObject(asObject(loadContract().document.components).schemas)
+const { document } = loadContract()
+const schemas = asObject(asObject(document.components).schemas)
 
 /** The name of the schema that a property refers to; undefined if it has one of its own. */
 const nameOf = (property: unknown): unknown => {
@@ -51,5 +52,22 @@ t.test('the schemas of a role have the same values', (t) => {
     ['TeamRole', ['member', 'manager']],
   ] as const)
     for (const one of [name, `Nullable${name}`, `${name}Choice`]) t.strictSame(valuesOf(one), values, one)
+  t.end()
+})
+
+/** The places of texts that are an id or a word, by their pattern. */
+const idsOrWords = (node: unknown, place: readonly string[] = []): string[] => {
+  if (typeof node !== 'object' || node === null) return []
+  const { pattern } = node as { readonly pattern?: unknown }
+  if (typeof pattern === 'string' && /^\^\(\w+\|.*\{12\}\)\$$/.test(pattern)) return [place.join('/')]
+  return Object.entries(node).flatMap(([name, inner]) => idsOrWords(inner, [...place, name]))
+}
+
+t.test('what takes an id or a word has a schema with both in its name', (t) => {
+  const names = ['UserIdOrMe', 'NullableUserIdOrMe', 'ProjectIdOrNone', 'SectionIdOrNone', 'ParentIdOrNone']
+  t.strictSame(
+    idsOrWords(document),
+    names.map((name) => `components/schemas/${name}`),
+  )
   t.end()
 })
