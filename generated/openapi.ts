@@ -2387,7 +2387,7 @@ export interface paths {
         /**
          * Export everything, or a project
          * @description Starts an export of everything that you see, or of a project that you manage. The response has no file yet: get the
-         *     export after `poll_after_seconds`, which is also `Retry-After`, until its `status` is `finished`, then download it. Its end is also a
+         *     export after `poll_after_seconds` until that is null, then download it if its `status` is `finished`. Its end is also a
          *     notification (`reason: export`), and an event `export.finished` on your event streams and webhooks.
          *
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
@@ -5454,6 +5454,8 @@ export interface components {
             /** @description All steps; null as long as nobody knows. */
             total: number | null;
         };
+        /** @description Get the job again after these seconds, which are also `Retry-After`. Null means that the job has ended: nothing happens in the background any more, and `status` says how it ended. A request can start another job, such as the run of an import that is `ready`. */
+        PollAfterSeconds: number | null;
         /** @description An export, whose archive is made in the background. */
         Export: {
             /**
@@ -5482,8 +5484,7 @@ export interface components {
              */
             status: "waiting" | "running" | "finished" | "failed" | "cancelled" | "expired";
             progress: components["schemas"]["JobProgress"];
-            /** @description When to look again; null once it has ended. */
-            poll_after_seconds: number | null;
+            poll_after_seconds: components["schemas"]["PollAfterSeconds"];
             /**
              * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), three attempts were interrupted (`interrupted`), or the account of the user has to sign in with an identity provider first (`sign_in_required`).
              * @enum {string|null}
@@ -5691,8 +5692,7 @@ export interface components {
             /** @description Who the users of the file are here. */
             users: components["schemas"]["ImportUserMapping"][];
             progress: components["schemas"]["JobProgress"];
-            /** @description When to look again; null if nothing happens in the background. */
-            poll_after_seconds: number | null;
+            poll_after_seconds: components["schemas"]["PollAfterSeconds"];
             preview: components["schemas"]["ImportPreview"];
             result: components["schemas"]["ImportResult"];
             /** @description Increases with every change by you, and with a new preview; not with progress. */
@@ -6691,7 +6691,7 @@ export interface components {
                 "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 /**
-                 * @description The `poll_after_seconds` of the body. Absent once the export has ended.
+                 * @description The `poll_after_seconds` of the body. Absent once the job has ended.
                  * @example 2
                  */
                 "Retry-After"?: number;
@@ -6721,7 +6721,7 @@ export interface components {
                 "API-Version": components["headers"]["ApiVersion"];
                 ETag: components["headers"]["ETag"];
                 /**
-                 * @description The `poll_after_seconds` of the body. Absent if nothing happens in the background.
+                 * @description The `poll_after_seconds` of the body. Absent once the job has ended.
                  * @example 2
                  */
                 "Retry-After"?: number;

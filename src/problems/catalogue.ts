@@ -208,7 +208,7 @@ export const problemTypes = {
     status: 409,
     title: 'Import in another state',
     cause: 'Only an import that is ready can be changed or run, and only one that has ended can be undone.',
-    remedy: 'Get the import, and wait as long as poll_after_seconds is not null.',
+    remedy: 'Get the import until poll_after_seconds is null.',
   },
   last_manager: {
     status: 409,
