@@ -3496,28 +3496,7 @@ export interface components {
             /** @description The place of the task in the manual order of its project, or of the personal tasks of its owner. Compare positions by code points, then by `id`. Use `moveTask` to change it. New tasks come last. */
             position: components["schemas"]["Position"];
             recurrence: components["schemas"]["Recurrence"];
-            /**
-             * Format: uuid
-             * @description The series that the task is an occurrence of; null without a recurrence.
-             */
-            series_id: string | null;
-            /** @description The number of the occurrence that the task is, counted from the task whose recurrence was set, which is 1. Skipped occurrences count too. */
-            occurrence_number: number | null;
-            /**
-             * Format: date-time
-             * @description The time of the occurrence that the task is, from which the next one follows: of the date that `anchor` names. It stays when only the dates of the task are changed. Null for all-day dates.
-             */
-            occurrence_at: string | null;
-            /**
-             * Format: date
-             * @description The day of the occurrence, instead of `occurrence_at`, for all-day dates.
-             */
-            occurrence_on: string | null;
-            /**
-             * Format: uuid
-             * @description The task that was created as the next occurrence when this one was closed. It can be in the trash, or permanently deleted.
-             */
-            next_task_id: string | null;
+            occurrence: components["schemas"]["Occurrence"];
             metadata: components["schemas"]["Metadata"];
             external_source: string | null;
             external_id: string | null;
@@ -3659,15 +3638,7 @@ export interface components {
             version?: number;
             readonly revision?: number;
             readonly position?: components["schemas"]["Position"];
-            /** Format: uuid */
-            readonly series_id?: string | null;
-            readonly occurrence_number?: number | null;
-            /** Format: date-time */
-            readonly occurrence_at?: string | null;
-            /** Format: date */
-            readonly occurrence_on?: string | null;
-            /** Format: uuid */
-            readonly next_task_id?: string | null;
+            readonly occurrence?: Record<string, never> | null;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -3750,15 +3721,7 @@ export interface components {
             version?: number;
             readonly revision?: number;
             readonly position?: components["schemas"]["Position"];
-            /** Format: uuid */
-            readonly series_id?: string | null;
-            readonly occurrence_number?: number | null;
-            /** Format: date-time */
-            readonly occurrence_at?: string | null;
-            /** Format: date */
-            readonly occurrence_on?: string | null;
-            /** Format: uuid */
-            readonly next_task_id?: string | null;
+            readonly occurrence?: Record<string, never> | null;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -3846,7 +3809,7 @@ export interface components {
          */
         RecurrenceMissed: "skip" | "each";
         /**
-         * @description The date of the task that the rule counts from, and that `occurrence_at` and `occurrence_on` are. The other date keeps its number of days from it, and its time of day. If this date of the task is cleared, the rule counts from the other one.
+         * @description The date of the task that the rule counts from, and that its `occurrence` has in `at` or `on`. The other date keeps its number of days from it, and its time of day. If this date of the task is cleared, the rule counts from the other one.
          * @enum {string}
          */
         RecurrenceAnchor: "start" | "due";
@@ -3940,8 +3903,51 @@ export interface components {
              */
             limit: number;
         };
-        /** @description A date on which a task recurs. */
+        /**
+         * Occurrence
+         * @description Which occurrence of its series a task is; null for a task that does not recur.
+         */
         Occurrence: {
+            /**
+             * Format: uuid
+             * @description The series. The parameter `series_id` of `listTasks` lists its tasks.
+             */
+            series_id: string;
+            /** @description Counted from the task whose recurrence was set, which is 1. Skipped occurrences count too. */
+            number: number;
+            /**
+             * Format: date-time
+             * @description Its time, from which the next one follows: of the date that `anchor` of the recurrence names. It stays when only the dates of the task are changed. Null for all-day dates.
+             */
+            at: string | null;
+            /**
+             * Format: date
+             * @description Its day, instead of `at`, for all-day dates.
+             */
+            on: string | null;
+            /**
+             * Format: uuid
+             * @description The task that was created as the next occurrence when this one was closed. It can be in the trash, or permanently deleted.
+             */
+            next_task_id: string | null;
+        } | null;
+        /**
+         * RecordedOccurrence
+         * @description The fields of an `Occurrence` that differ; null if the task does not recur.
+         */
+        RecordedOccurrence: {
+            /** Format: uuid */
+            series_id?: string;
+            number?: number;
+            /** Format: date-time */
+            at?: string | null;
+            /** Format: date */
+            on?: string | null;
+            /** Format: uuid */
+            next_task_id?: string | null;
+        } | null;
+        /** @description A date on which a task recurs. */
+        OccurrenceDate: {
             /**
              * Format: date-time
              * @description Null for all-day dates.
@@ -3955,7 +3961,7 @@ export interface components {
         };
         /** @description Occurrences in their order. */
         OccurrenceList: {
-            occurrences: components["schemas"]["Occurrence"][];
+            occurrences: components["schemas"]["OccurrenceDate"][];
             /** @description Whether there are more, even if there are fewer here than the limit. */
             has_more: boolean;
             /**
@@ -5098,20 +5104,12 @@ export interface components {
             parent_id?: string | null;
             position?: string;
             recurrence?: components["schemas"]["RecordedRecurrence"];
-            /** Format: uuid */
-            series_id?: string | null;
+            occurrence?: components["schemas"]["RecordedOccurrence"];
             /**
              * Format: date-time
              * @description Of a reminder that has fired.
              */
             remind_at?: string;
-            occurrence_number?: number | null;
-            /** Format: date-time */
-            occurrence_at?: string | null;
-            /** Format: date */
-            occurrence_on?: string | null;
-            /** Format: uuid */
-            next_task_id?: string | null;
             metadata?: components["schemas"]["Metadata"];
             external_source?: string | null;
             external_id?: string | null;
@@ -7531,7 +7529,7 @@ export interface components {
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-         *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+         *     * `project_id`, `section_id`, `parent_id`, `series_id` (of the `occurrence`): `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -8495,7 +8493,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id` (of the `occurrence`): `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -10560,7 +10558,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id` (of the `occurrence`): `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -14307,7 +14305,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id` (of the `occurrence`): `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
+import type { components } from '../../generated/openapi.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { startStopped } from '../operate/configured-database.ts'
@@ -32,6 +33,8 @@ const connections = 64
 
 /** The response time in milliseconds that 99 of 100 requests of the other member should keep. */
 const target = 250
+
+type Task = components['schemas']['Task']
 
 /** Sends a request of the attacker. Resolves to the parsed body, or to null without success. */
 type Send = (method: string, path: string, body?: object | FormData) => Promise<unknown>
@@ -82,7 +85,7 @@ const attacks: readonly Attack[] = [
       while (roots.length < connections) roots.push(await createTree())
       return async (index) => {
         const closed = await send('PATCH', `/tasks/${roots[index]}`, { status: 'done' })
-        const next = (closed as { readonly next_task_id?: string } | null)?.next_task_id
+        const next = (closed as Pick<Task, 'occurrence'> | null)?.occurrence?.next_task_id
         if (typeof next === 'string') roots[index] = next
       }
     },

@@ -420,11 +420,11 @@ const recur = async (session: Session): Promise<void> => {
   const days = body.occurrences.map(({ on }) => on)
   expectSame('the last days of months', days, ['2027-01-31', '2027-02-28', '2027-03-31'])
   const task = { title: 'Pay the rent', due_at: '2090-03-01T08:00:00.000Z', recurrence }
-  const created = await session.expect('createTask', 201, { body: task }, ['due_at', 'occurrence_number'])
+  const created = await session.expect('createTask', 201, { body: task }, ['due_at', 'occurrence'])
   const closing = { params: { task_id: created.body.id }, body: { status: 'done' } }
-  const closed = await session.expect('updateTask', 200, closing, ['status', 'next_task_id'])
-  const params = { task_id: closed.body.next_task_id ?? '' }
-  const shown = ['status', 'due_at', 'occurrence_number']
+  const closed = await session.expect('updateTask', 200, closing, ['status', 'occurrence'])
+  const params = { task_id: closed.body.occurrence?.next_task_id ?? '' }
+  const shown = ['status', 'due_at', 'occurrence']
   const next = await session.expect('getTask', 200, { params }, shown)
   // Daylight saving time began in between.
   expectSame('the next due date', next.body.due_at, '2090-04-01T07:00:00.000Z')

@@ -265,10 +265,10 @@ t.test('sendMcpMessage: a tool sets to null only the fields that clear names', a
     due_on: '2090-01-06',
     recurrence: { rule: 'FREQ=WEEKLY' },
   })
-  t.match(recurring, { isError: false, content: { occurrence_number: 1 } })
+  t.match(recurring, { isError: false, content: { occurrence: { number: 1 } } })
   const closed = (await call('update_task', { task_id, status: 'done' })).content as Schemas['Task']
-  const next = { task_id: closed.next_task_id }
-  t.match(await call('get_task', next), { content: { due_on: '2090-01-13', occurrence_number: 2 } })
+  const next = { task_id: closed.occurrence?.next_task_id }
+  t.match(await call('get_task', next), { content: { due_on: '2090-01-13', occurrence: { number: 2 } } })
   t.match(await call('update_task', { ...next, clear: ['recurrence'] }), { content: { recurrence: null } })
   t.match(await call('delete_task', { task_id, clear: ['title'] }), {
     isError: true,

@@ -276,7 +276,7 @@ t.test(
     t.match(body, { metadata: { room: '4' }, external_id: '77' })
     const next = await service.expect('getTask', 200, {
       token: ada.token,
-      params: { task_id: body.next_task_id ?? '' },
+      params: { task_id: body.occurrence?.next_task_id ?? '' },
     })
     t.match(next.body, { metadata: { room: '4' }, external_source: null, external_id: null })
   },

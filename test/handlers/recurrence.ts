@@ -33,26 +33,16 @@ const refused = async ({ token }: Account, task: { readonly id: string }, body: 
 const read = async (account: Account, id: string | null): Promise<Task> =>
   (await readTask(account, id ?? unknownId)).task
 
+const seriesIdOf = ({ occurrence }: Task): string => occurrence?.series_id ?? ''
+
+const nextOf = ({ occurrence }: Task): string | null => occurrence?.next_task_id ?? null
+
 /** Closes a task, and reads the next one. */
 const close = async (account: Account, task: { readonly id: string }, status = 'done'): Promise<Task> =>
-  read(account, (await patch(account, task, { status })).next_task_id)
+  read(account, nextOf(await patch(account, task, { status })))
 
 /** The series that a client sees. */
-const seriesOf = ({
-  recurrence,
-  series_id,
-  occurrence_number,
-  occurrence_at,
-  occurrence_on,
-  next_task_id,
-}: Task) => ({
-  recurrence,
-  series_id,
-  occurrence_number,
-  occurrence_at,
-  occurrence_on,
-  next_task_id,
-})
+const seriesOf = ({ recurrence, occurrence }: Task) => ({ recurrence, occurrence })
 
 const idsOf = async ({ token }: Account, query: Readonly<Record<string, string>>): Promise<string[]> =>
   (await service.expect('listTasks', 200, { token, query: { sort: 'created_at', ...query } })).body.items.map(
@@ -88,16 +78,11 @@ t.test('recurrence of a task', async (t) => {
       month_end: 'last_day',
       missed: 'skip',
     })
-    t.match(created, {
-      occurrence_number: 1,
-      occurrence_on: '2090-01-06',
-      occurrence_at: null,
-      next_task_id: null,
-    })
-    t.ok(created.series_id)
+    t.match(created.occurrence, { number: 1, on: '2090-01-06', at: null, next_task_id: null })
+    t.ok(created.occurrence?.series_id)
     t.match(seriesOf(await createTask(ada)), noSeries)
     t.match(await createTask(ada, { start_at: '2090-01-06T09:00:00Z', recurrence: weekly }), {
-      occurrence_at: '2090-01-06T09:00:00.000Z',
+      occurrence: { at: '2090-01-06T09:00:00.000Z', on: null },
     })
   })
 
@@ -120,7 +105,7 @@ t.test('recurrence of a task', async (t) => {
       recurrence: { rule: 'FREQ=DAILY;COUNT=3', time_zone: 'europe/berlin' },
     })
     t.match(changed.recurrence, { rule: 'FREQ=DAILY;COUNT=3', time_zone: 'Europe/Berlin', missed: 'each' })
-    t.equal(changed.series_id, task.series_id)
+    t.equal(seriesIdOf(changed), seriesIdOf(task))
     const put = async (fields: object) =>
       (
         await service.expect('replaceTask', 200, {
@@ -142,7 +127,11 @@ t.test('recurrence of a task', async (t) => {
     })
     const again = await patch(ada, task, { recurrence: weekly })
     const moved = await put({ recurrence: again.recurrence, due_on: '2090-01-08' })
-    t.match(moved, { due_on: '2090-01-08', occurrence_on: '2090-01-06' }, 'what a read returned is no change')
+    t.match(
+      moved,
+      { due_on: '2090-01-08', occurrence: { on: '2090-01-06' } },
+      'what a read returned is no change',
+    )
   })
 
   t.test('400: a part that is not supported, with its name', async (t) => {
@@ -173,8 +162,7 @@ t.test('recurrence of a task', async (t) => {
     const dated = await patch(ada, task, { due_on: '2090-01-06', recurrence: weekly })
     t.match(await refused(ada, task, { due_on: null }), without)
     t.match(await patch(ada, task, { due_on: null, start_on: '2090-01-05' }), {
-      series_id: dated.series_id,
-      occurrence_on: '2090-01-05',
+      occurrence: { series_id: seriesIdOf(dated), on: '2090-01-05' },
     })
   })
 
@@ -188,7 +176,7 @@ t.test('recurrence of a task', async (t) => {
     t.match(await refused(bob, task, { recurrence: weekly }), { status: 403 })
     await patch(ada, task, { recurrence: weekly })
     const closed = await patch(bob, task, { status: 'done' })
-    t.match(await read(ada, closed.next_task_id), {
+    t.match(await read(ada, nextOf(closed)), {
       assignee_id: bob.id,
       owner_id: ada.id,
       due_on: '2090-01-13',
@@ -278,7 +266,7 @@ t.test('closing a task', async (t) => {
     await addComment(ada, task.id)
     await attachFile(ada, task.id)
     const closed = await patch(bob, task, { status: 'done' })
-    const next = await read(bob, closed.next_task_id)
+    const next = await read(bob, nextOf(closed))
     t.match(next, {
       title: 'Water the plants',
       description: 'All of them.',
@@ -293,10 +281,13 @@ t.test('closing a task', async (t) => {
       start_at: '2090-03-31T06:00:00.000Z',
       due_at: '2090-04-01T07:00:00.000Z',
       recurrence: task.recurrence,
-      series_id: task.series_id,
-      occurrence_number: 2,
-      occurrence_at: '2090-03-31T06:00:00.000Z',
-      next_task_id: null,
+      occurrence: {
+        series_id: seriesIdOf(task),
+        number: 2,
+        at: '2090-03-31T06:00:00.000Z',
+        on: null,
+        next_task_id: null,
+      },
       comment_count: 0,
       attachment_count: 0,
       subtask_count: 2,
@@ -306,7 +297,7 @@ t.test('closing a task', async (t) => {
     t.match(closed, {
       status: 'done',
       recurrence: task.recurrence,
-      occurrence_number: 1,
+      occurrence: { number: 1 },
       open_subtask_count: 0,
     })
     const subtasks = async (parent: string) =>
@@ -365,10 +356,12 @@ t.test('closing a task', async (t) => {
     t.match(said.at(-1), ['task.recurred', task.id, next.id, bob.id])
     t.match(since.find(({ type, task_id }) => type === 'task.updated' && task_id === task.id)?.after, {
       status: 'done',
-      next_task_id: next.id,
+      occurrence: { next_task_id: next.id },
     })
-    t.match(since[3]?.after, { recurred_from: task.id, occurrence_number: 2 })
-    t.match(since.at(-1)?.after, { occurrence_number: 2, occurrence_at: '2090-03-31T06:00:00.000Z' })
+    t.match(since[3]?.after, { recurred_from: task.id, occurrence: { number: 2 } })
+    t.strictSame(since.at(-1)?.after, {
+      occurrence: { number: 2, at: '2090-03-31T06:00:00.000Z', on: null },
+    })
   })
 
   t.test('moves by the rule, not by the dates that the task was moved to', async (t) => {
@@ -382,13 +375,12 @@ t.test('closing a task', async (t) => {
     t.match(second, {
       start_on: '2090-02-27',
       due_on: '2090-02-28',
-      occurrence_on: '2090-02-28',
-      occurrence_number: 2,
+      occurrence: { on: '2090-02-28', number: 2 },
     })
     const third = await close(ada, second, 'cancelled')
-    t.match(third, { start_on: '2090-03-30', due_on: '2090-03-31', occurrence_number: 3 })
+    t.match(third, { start_on: '2090-03-30', due_on: '2090-03-31', occurrence: { number: 3 } })
     const anchored = await patch(ada, third, { due_on: '2090-04-15', recurrence: third.recurrence ?? {} })
-    t.match(anchored, { occurrence_number: 1, occurrence_on: '2090-04-15', series_id: task.series_id })
+    t.match(anchored, { occurrence: { number: 1, on: '2090-04-15', series_id: seriesIdOf(task) } })
     t.match(await close(ada, anchored), { due_on: '2090-05-15' })
   })
 
@@ -414,9 +406,12 @@ t.test('closing a task', async (t) => {
     const fields = { due_on: '2020-01-01', recurrence: { rule: 'FREQ=DAILY', time_zone: 'UTC' } }
     const skipping = await close(ada, await createTask(ada, fields))
     t.ok((skipping.due_on ?? '') >= today)
-    t.ok((skipping.occurrence_number ?? 0) > 2_000)
+    t.ok((skipping.occurrence?.number ?? 0) > 2_000)
     const each = { ...fields, recurrence: { ...fields.recurrence, missed: 'each' } }
-    t.match(await close(ada, await createTask(ada, each)), { due_on: '2020-01-02', occurrence_number: 2 })
+    t.match(await close(ada, await createTask(ada, each)), {
+      due_on: '2020-01-02',
+      occurrence: { number: 2 },
+    })
     const early = await createTask(ada, { ...fields, due_on: '2090-01-01' })
     t.match(await close(ada, early), { due_on: '2090-01-02' })
     const afterCompletion = { rule: 'FREQ=DAILY;INTERVAL=90', time_zone: 'UTC', from: 'completion' }
@@ -428,14 +423,24 @@ t.test('closing a task', async (t) => {
   t.test('ends with the rule, or with the request', async (t) => {
     const twice = await createTask(ada, { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY;COUNT=2' } })
     const last = await close(ada, twice)
-    t.match(await patch(ada, last, { status: 'done' }), { next_task_id: null, recurrence: twice.recurrence })
+    t.match(await patch(ada, last, { status: 'done' }), {
+      occurrence: { next_task_id: null },
+      recurrence: twice.recurrence,
+    })
     const until = await createTask(ada, {
       due_on: '2090-01-06',
       recurrence: { rule: 'FREQ=DAILY;UNTIL=20900106' },
     })
-    t.match(await patch(ada, until, { status: 'done' }), { next_task_id: null })
+    t.match(await patch(ada, until, { status: 'done' }), { occurrence: { next_task_id: null } })
     const ended = await createTask(ada, { due_on: '2090-01-06', recurrence: weekly })
     t.match(seriesOf(await patch(ada, ended, { status: 'done', recurrence: null })), noSeries)
+    await changesToBeKnown(db)
+    const history = { token: ada.token, params: { task_id: ended.id } }
+    const [end, start] = (await service.expect('listTaskEvents', 200, history)).body.items
+    const recorded = { series_id: seriesIdOf(ended), number: 1, on: '2090-01-06' }
+    t.match([start?.before, end?.after], [{}, { recurrence: null, occurrence: null }])
+    t.strictSame(start?.after.occurrence, recorded, 'a creation has only values')
+    t.strictSame(end?.before.occurrence, recorded, 'a change has what differs')
   })
 
   t.test('is done once: a spent task has its next one for good', async (t) => {
@@ -446,16 +451,28 @@ t.test('closing a task', async (t) => {
     t.match(refusal, spent)
     t.match(refusal.detail, next.id)
     t.match(await refused(ada, task, { recurrence: null }), spent)
-    t.match(await patch(ada, task, { recurrence: weekly }), { next_task_id: next.id }, 'the same is accepted')
+    t.match(
+      await patch(ada, task, { recurrence: weekly }),
+      { occurrence: { next_task_id: next.id } },
+      'the same is accepted',
+    )
     await patch(ada, next, { title: 'Touched' })
-    t.match(await patch(ada, task, { status: 'todo' }), { next_task_id: next.id }, 'both stay')
-    t.match(await patch(ada, task, { status: 'done' }), { next_task_id: next.id })
+    t.match(
+      await patch(ada, task, { status: 'todo' }),
+      { occurrence: { next_task_id: next.id } },
+      'both stay',
+    )
+    t.match(await patch(ada, task, { status: 'done' }), { occurrence: { next_task_id: next.id } })
     const params = { task_id: next.id }
     await service.expect('deleteTask', 204, { token: ada.token, params })
     await service.expect('deleteTrashedTask', 204, { token: ada.token, params })
     await patch(ada, task, { status: 'todo' })
-    t.match(await patch(ada, task, { status: 'done' }), { next_task_id: next.id }, 'even if it was deleted')
-    t.strictSame(await idsOf(ada, { series_id: task.series_id ?? '' }), [task.id])
+    t.match(
+      await patch(ada, task, { status: 'done' }),
+      { occurrence: { next_task_id: next.id } },
+      'even if it was deleted',
+    )
+    t.strictSame(await idsOf(ada, { series_id: seriesIdOf(task) }), [task.id])
   })
 
   t.test('is done with a recurrence that is set by the same request', async (t) => {
@@ -463,7 +480,7 @@ t.test('closing a task', async (t) => {
     const task = await createTask(ada, { description: 'Words', due_on: '2090-01-06', tag_ids: [tag.id] })
     await createTask(ada, { title: 'Below', description: 'More words', parent_id: task.id })
     const closed = await patch(ada, task, { status: 'done', recurrence: weekly })
-    const next = await read(ada, closed.next_task_id)
+    const next = await read(ada, nextOf(closed))
     t.match(next, { description: 'Words', tags: [{ id: tag.id }], due_on: '2090-01-13' })
     const query = { parent_id: next.id }
     const { items } = (await service.expect('listTasks', 200, { token: ada.token, query })).body
@@ -475,8 +492,8 @@ t.test('closing a task', async (t) => {
     const task = await createTask(ada, { due_on: '2090-01-06', recurrence: weekly })
     const next = await close(ada, task)
     await patch(ada, task, { project_id: project.id })
-    t.match(await patch(ada, task, { status: 'todo' }), { next_task_id: next.id })
-    t.match(await patch(ada, task, { status: 'done' }), { next_task_id: next.id })
+    t.match(await patch(ada, task, { status: 'todo' }), { occurrence: { next_task_id: next.id } })
+    t.match(await patch(ada, task, { status: 'done' }), { occurrence: { next_task_id: next.id } })
     t.match(await read(ada, next.id), { status: 'todo', project_id: null })
   })
 
@@ -509,8 +526,8 @@ t.test('closing a task', async (t) => {
     const task = await createTask(ada, { due_on: '2090-01-06', recurrence: weekly })
     const update = ['done', 'todo', 'done', 'todo'].map((status) => ({ task_id: task.id, patch: { status } }))
     await service.expect('batchTasks', 200, { token: ada.token, body: { update } })
-    t.match(await read(ada, task.id), { status: 'todo', next_task_id: null })
-    t.strictSame(await idsOf(ada, { series_id: task.series_id ?? '' }), [task.id])
+    t.match(await read(ada, task.id), { status: 'todo', occurrence: { next_task_id: null } })
+    t.strictSame(await idsOf(ada, { series_id: seriesIdOf(task) }), [task.id])
   })
 
   t.test('is taken back by reopening, if nobody has touched the next one', async (t) => {
@@ -518,7 +535,7 @@ t.test('closing a task', async (t) => {
     await createTask(ada, { title: 'Below', parent_id: task.id })
     const next = await close(ada, task)
     const since = await endOfChanges()
-    t.match(await patch(ada, task, { status: 'in_progress' }), { next_task_id: null })
+    t.match(await patch(ada, task, { status: 'in_progress' }), { occurrence: { next_task_id: null } })
     for (const operation of ['getTask', 'getTrashedTask'] as const) {
       const gone = await service.call(operation, { token: ada.token, params: { task_id: next.id } })
       t.equal(gone.status, 404, operation)
@@ -526,15 +543,19 @@ t.test('closing a task', async (t) => {
     const { deleted } = await readChanges(service, ada, { since })
     t.ok(deleted.includes(next.id), 'the change feed has the deletion')
     const again = await close(ada, task)
-    t.match(again, { due_on: '2090-01-13', occurrence_number: 2, subtask_count: 1 })
-    t.strictSame(await idsOf(ada, { series_id: task.series_id ?? '' }), [task.id, again.id])
+    t.match(again, { due_on: '2090-01-13', occurrence: { number: 2 }, subtask_count: 1 })
+    t.strictSame(await idsOf(ada, { series_id: seriesIdOf(task) }), [task.id, again.id])
     const relation = { task_id: again.id, kind: 'relates_to', other_task_id: next.id }
     const other = await createTask(ada)
     await service.expect('addTaskRelation', 204, {
       token: ada.token,
       params: { ...relation, other_task_id: other.id },
     })
-    t.match(await patch(ada, task, { status: 'todo' }), { next_task_id: again.id }, 'a relation is a touch')
+    t.match(
+      await patch(ada, task, { status: 'todo' }),
+      { occurrence: { next_task_id: again.id } },
+      'a relation is a touch',
+    )
   })
 
   t.test('413: when the owner has no quota for the next one', async (t) => {
@@ -559,9 +580,9 @@ t.test('closing a task', async (t) => {
     ])
     await service.expect('batchTasks', 200, { token: ada.token, body: { update } })
     for (const { id, due_on } of tasks) {
-      const { next_task_id } = await read(ada, id)
-      t.match(await read(ada, next_task_id), { description: 'New', occurrence_number: 2 })
-      t.not((await read(ada, next_task_id)).due_on, due_on)
+      const next = await read(ada, nextOf(await read(ada, id)))
+      t.match(next, { description: 'New', occurrence: { number: 2 } })
+      t.not(next.due_on, due_on)
     }
   })
 
@@ -589,11 +610,11 @@ t.test('the date that a series counts from', async (t) => {
 
   t.test('is the start by default, or what the request says', async (t) => {
     const byStart = await createTask(ada, { ...may, recurrence: monthly })
-    t.match(byStart, { recurrence: { anchor: 'start' }, occurrence_on: '2090-05-01' })
+    t.match(byStart, { recurrence: { anchor: 'start' }, occurrence: { on: '2090-05-01' } })
     const june = await close(ada, byStart)
-    t.match(june, { start_on: '2090-06-01', due_on: '2090-07-01', occurrence_on: '2090-06-01' })
+    t.match(june, { start_on: '2090-06-01', due_on: '2090-07-01', occurrence: { on: '2090-06-01' } })
     const byDue = await createTask(ada, { ...may, recurrence: { ...monthly, anchor: 'due' } })
-    t.match(byDue, { recurrence: { anchor: 'due' }, occurrence_on: '2090-05-31' })
+    t.match(byDue, { recurrence: { anchor: 'due' }, occurrence: { on: '2090-05-31' } })
     t.match(await close(ada, byDue), { start_on: '2090-05-31', due_on: '2090-06-30' })
     const onlyDue = await createTask(ada, { due_on: '2090-05-31', recurrence: monthly })
     t.match(onlyDue.recurrence, { anchor: 'due' })
@@ -647,8 +668,8 @@ t.test('the date that a series counts from', async (t) => {
     t.match(await put({ recurrence: weekly }), { recurrence: { rule: 'FREQ=WEEKLY', anchor: 'due' } })
     t.match(await put({}), { recurrence: { anchor: 'due' } })
     const started = await put({ recurrence: { ...weekly, anchor: 'start' } })
-    t.match(started, { recurrence: { anchor: 'start' }, occurrence_on: '2090-05-01', occurrence_number: 1 })
-    t.match(await patch(ada, task, { recurrence: { anchor: 'due' } }), { occurrence_on: '2090-05-31' })
+    t.match(started, { recurrence: { anchor: 'start' }, occurrence: { on: '2090-05-01', number: 1 } })
+    t.match(await patch(ada, task, { recurrence: { anchor: 'due' } }), { occurrence: { on: '2090-05-31' } })
     t.match(await patch(ada, task, { recurrence: null }), noSeries)
     t.match(await patch(ada, task, { recurrence: weekly }), { recurrence: { anchor: 'start' } }, 'anew')
   })
@@ -658,18 +679,22 @@ t.test('the date that a series counts from', async (t) => {
     const second = await close(ada, task)
     const { version, recurrence, ...series } = await patch(ada, second, { start_on: null })
     t.match(recurrence, { rule: 'FREQ=MONTHLY;COUNT=3', anchor: 'due' })
-    t.match(series, { series_id: task.series_id, occurrence_number: 2, occurrence_on: '2090-07-01' })
+    t.match(series.occurrence, { series_id: seriesIdOf(task), number: 2, on: '2090-07-01' })
     await changesToBeKnown(db)
     const history = { token: ada.token, params: { task_id: second.id }, query: { limit: 1 } }
     const { items } = (await service.expect('listTaskEvents', 200, history)).body
     t.match(items[0], {
-      before: { start_on: '2090-06-01', recurrence: { anchor: 'start' }, occurrence_on: '2090-06-01' },
-      after: { start_on: null, recurrence: { anchor: 'due' }, occurrence_on: '2090-07-01' },
+      before: { start_on: '2090-06-01', recurrence: { anchor: 'start' }, occurrence: { on: '2090-06-01' } },
+      after: { start_on: null, recurrence: { anchor: 'due' }, occurrence: { on: '2090-07-01' } },
     })
     t.equal(version, 2)
     const third = await close(ada, second)
-    t.match(third, { start_on: null, due_on: '2090-08-01', occurrence_number: 3 })
-    t.match(await patch(ada, third, { status: 'done' }), { next_task_id: null }, 'COUNT goes on')
+    t.match(third, { start_on: null, due_on: '2090-08-01', occurrence: { number: 3 } })
+    t.match(
+      await patch(ada, third, { status: 'done' }),
+      { occurrence: { next_task_id: null } },
+      'COUNT goes on',
+    )
 
     const replaced = await createTask(ada, { ...may, recurrence: monthly })
     const body = { title: 'x', due_on: may.due_on, recurrence: replaced.recurrence }
@@ -678,7 +703,7 @@ t.test('the date that a series counts from', async (t) => {
     t.match(whole, { recurrence: { anchor: 'due' }, start_on: null }, 'PUT of what was read')
     const both = await createTask(ada, { ...may, recurrence: monthly })
     const moved = await patch(ada, both, { start_on: null, recurrence: weekly })
-    t.match(moved, { recurrence: { rule: 'FREQ=WEEKLY', anchor: 'due' }, occurrence_number: 1 })
+    t.match(moved, { recurrence: { rule: 'FREQ=WEEKLY', anchor: 'due' }, occurrence: { number: 1 } })
   })
 
   t.test('422: when both are cleared, or the task does not have it', async (t) => {
@@ -743,7 +768,7 @@ t.test('a series outlives its owner and its assignee', async (t) => {
     return owner_id === ada.id && assignee_id === null
   })
   t.match(await close(ada, task), {
-    series_id: task.series_id,
+    occurrence: { series_id: seriesIdOf(task), number: 2 },
     owner_id: ada.id,
     assignee_id: null,
     due_on: '2090-01-13',
@@ -766,10 +791,12 @@ t.test('filters', async (t) => {
   const next = await close(account, task)
   t.strictSame(await idsOf(account, { recurring: 'true' }), [task.id, next.id])
   t.strictSame(await idsOf(account, { recurring: 'false' }), [plain.id])
-  t.strictSame(await idsOf(account, { series_id: task.series_id ?? '', status: 'todo' }), [next.id])
-  t.strictSame(await idsOf(account, { filter: `series_id = ${task.series_id} AND status = done` }), [task.id])
+  t.strictSame(await idsOf(account, { series_id: seriesIdOf(task), status: 'todo' }), [next.id])
+  t.strictSame(await idsOf(account, { filter: `series_id = ${seriesIdOf(task)} AND status = done` }), [
+    task.id,
+  ])
   t.strictSame(await idsOf(account, { filter: 'NOT series_id:*' }), [plain.id])
-  t.strictSame(await idsOf(ada, { series_id: task.series_id ?? '' }), [], 'those of others are not listed')
+  t.strictSame(await idsOf(ada, { series_id: seriesIdOf(task) }), [], 'those of others are not listed')
 })
 
 t.test('listOccurrences', async (t) => {

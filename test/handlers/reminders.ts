@@ -34,6 +34,10 @@ const dueMorning = '2090-01-06T09:00:00.000Z'
 const changeTask = async ({ token }: Account, task_id: string, body: object) =>
   (await service.expect('updateTask', 200, { token, params: { task_id }, body })).body
 
+/** Closes a task. Resolves to the id of the next one, or an empty text. */
+const close = async (account: Account, task_id: string): Promise<string> =>
+  (await changeTask(account, task_id, { status: 'done' })).occurrence?.next_task_id ?? ''
+
 const remind = async (task_id: string, body: object = { at: dueMorning }, { token }: Account = ada) =>
   (await service.expect('createReminder', 201, { token, params: { task_id }, body })).body
 
@@ -177,7 +181,7 @@ t.test('createReminder', async (t) => {
     const request = { token: eve.token, params: { task_id }, body: { at: dueMorning } }
     const { body } = await service.expect('createReminder', 413, request)
     t.match(body, { resource: 'reminders', quota: 10_000, used: 10_000 })
-    const { next_task_id: next } = await changeTask(eve, task.id, { status: 'done' })
+    const next = await close(eve, task.id)
     t.strictSame(await list({ task_id: [next] }, eve), [])
     t.match(await inboxOf(eve), [{ reason: 'reminder_limit', task_id: next }])
     await changeTask(eve, closed, { status: 'todo' })
@@ -559,12 +563,12 @@ t.test('what moves a reminder', async (t) => {
       await remind(task.id, { at: dueMorning })
       await remind(task.id, { relative_to: 'due' }, bob)
       await remind(subtask.id, { relative_to: 'due' })
-      const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+      const next = await close(ada, task.id)
       t.match(await list({ task_id: [next] }), [
         { relative_to: 'due', offset_minutes: -60, remind_at: '2090-01-13T08:00:00.000Z', is_pending: true },
       ])
       t.match(await list({ task_id: [next] }, bob), [{ remind_at: '2090-01-13T09:00:00.000Z' }])
-      const subtaskRequest = { token: ada.token, query: { parent_id: [next ?? ''] } }
+      const subtaskRequest = { token: ada.token, query: { parent_id: [next] } }
       const [copy] = (await service.expect('listTasks', 200, subtaskRequest)).body.items
       t.match(await list({ task_id: [copy?.id] }), [
         { remind_at: '2090-01-12T09:00:00.000Z', is_pending: true },
@@ -574,15 +578,14 @@ t.test('what moves a reminder', async (t) => {
 
   t.test('for as long as it recurs, whatever the closed occurrences had', async (t) => {
     const eve = await service.register('recurring')
-    const close = async (id: string) => (await changeTask(eve, id, { status: 'done' })).next_task_id ?? ''
     const first = await createTask(eve, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
     for (let n = 0; n < 20; n += 1) await remind(first.id, { relative_to: 'due', offset_minutes: n }, eve)
     await addReminders(eve, (await createTask(eve)).id, 980)
     const { id: other } = await createTask(eve)
     const refused = { token: eve.token, params: { task_id: other }, body: { at: dueMorning } }
-    const second = await close(first.id)
+    const second = await close(eve, first.id)
     t.match(await service.expect('createReminder', 413, refused), { body: { used: 1_000 } })
-    const third = await close(second)
+    const third = await close(eve, second)
     t.equal((await list({ task_id: [third], limit: 100 }, eve)).length, 20, 'all of them')
     await changeTask(eve, third, { status: 'cancelled', recurrence: null })
     t.match(await remind(other, undefined, eve), { is_pending: true }, 'closed tasks leave room')
@@ -592,7 +595,7 @@ t.test('what moves a reminder', async (t) => {
     const task = await createTask(ada, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
     await addReminders(ada, task.id, 3)
     await remind(task.id, { relative_to: 'start' })
-    const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+    const next = await close(ada, task.id)
     t.strictSame(
       (await list({ task_id: [next] })).map(({ relative_to }) => relative_to),
       ['due', 'start'],
@@ -606,8 +609,8 @@ t.test('what moves a reminder', async (t) => {
     for (let n = 0; n < 20; n += 1) await remind(subtask.id, { relative_to: 'due', offset_minutes: n }, eve)
     await changeTask(eve, subtask.id, { status: 'done' })
     await addReminders(eve, (await createTask(eve)).id, 999)
-    const { next_task_id: next } = await changeTask(eve, task.id, { status: 'done' })
-    const subtaskRequest = { token: eve.token, query: { parent_id: [next ?? ''] } }
+    const next = await close(eve, task.id)
+    const subtaskRequest = { token: eve.token, query: { parent_id: [next] } }
     const [copy] = (await service.expect('listTasks', 200, subtaskRequest)).body.items
     t.equal((await list({ task_id: [copy?.id] }, eve)).length, 1)
     const inbox = await inboxOf(eve)
@@ -635,21 +638,20 @@ t.test('what moves a reminder', async (t) => {
     const task = await createTask(ada, fields)
     await remind(task.id, { relative_to: 'due' }, bob)
     await removeMember(ada, project, bob)
-    const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+    const next = await close(ada, task.id)
     const [row] = await db.run('select count(*)::int as n from reminders where task_id = $1', [next])
     t.equal(row?.n, 0)
   })
 
   t.test('an occurrence with a reminder that somebody made is not taken back', async (t) => {
     const fields = { due_on: dueOn, recurrence: { rule: 'FREQ=WEEKLY' } }
-    const close = async (id: string) => (await changeTask(ada, id, { status: 'done' })).next_task_id ?? ''
     const [untouched, touched] = [await createTask(ada, fields), await createTask(ada, fields)]
     await remind(untouched.id, { relative_to: 'due' })
-    await close(untouched.id)
-    t.match(await changeTask(ada, untouched.id, { status: 'todo' }), { next_task_id: null })
-    const next = await close(touched.id)
+    await close(ada, untouched.id)
+    t.match(await changeTask(ada, untouched.id, { status: 'todo' }), { occurrence: { next_task_id: null } })
+    const next = await close(ada, touched.id)
     const reminder = await remind(next)
-    t.match(await changeTask(ada, touched.id, { status: 'todo' }), { next_task_id: next })
+    t.match(await changeTask(ada, touched.id, { status: 'todo' }), { occurrence: { next_task_id: next } })
     t.match(await read(reminder), { is_pending: true })
   })
 
@@ -689,13 +691,13 @@ t.test('a reminder that has fired does not keep the next occurrence', async (t) 
   const params = { task_id: task.id }
   const close = { token, params, body: { status: 'done' } }
   const { body: closed } = await service.expect('updateTask', 200, close)
-  const next = closed.next_task_id ?? ''
+  const next = closed.occurrence?.next_task_id ?? ''
   const [copy] = await list({ task_id: [next] })
   if (copy === undefined) throw new Error('The next occurrence has no reminder')
   await fire(copy)
   t.ok((await read(copy)).fired_at)
   const reopen = { token, params, body: { status: 'todo' } }
   const { body: reopened } = await service.expect('updateTask', 200, reopen)
-  t.equal(reopened.next_task_id, null)
+  t.equal(reopened.occurrence?.next_task_id, null)
   await service.expect('getTask', 404, { token, params: { task_id: next } })
 })

@@ -28,13 +28,12 @@ const resources: Readonly<Record<string, Lists>> = {
   tasks: {
     changedBy: ['replaceTask', 'updateTask'],
     dropped: names(`
-      id revision created_at updated_at completed_at position is_blocked tags series_id
-      occurrence_number occurrence_at occurrence_on next_task_id attachment_count
+      id revision created_at updated_at completed_at position is_blocked tags occurrence attachment_count
       comment_count subtask_count open_subtask_count owner assignee project attachments parent
       subtasks
     `),
     refused: names(`
-      role side_changes deleted_at placed_at changed_in blocker_count recurrence_anchor search
+      role side_changes series_id occurrence_number next_task_id deleted_at placed_at changed_in blocker_count recurrence_anchor search
       title_folded description_folded
     `),
   },

@@ -314,9 +314,9 @@ t.test('moves a subtask with its parent, wherever the ids were given', async (t)
   ])
   const ran = await ranImport(service, ada, file)
   t.match(ran.result, { created: 63 })
-  const { next_task_id } = (await tasksOf(ada)).get('Task day 1') ?? {}
+  const { occurrence: first } = (await tasksOf(ada)).get('Task day 1') ?? {}
   const { id = '', parent_id } = (await tasksOf(ada)).get('Task day 2') ?? {}
-  t.ok(next_task_id === id && id < (parent_id ?? ''))
+  t.ok(first?.next_task_id === id && id < (parent_id ?? ''))
   await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
   t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 63, kept: 0 } })
   await service.expect('restoreTask', 200, { token, params: { task_id: parent_id ?? '' } })

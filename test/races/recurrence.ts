@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -6,6 +7,8 @@ import { projectActions } from '../fixture/projects.ts'
 import { held, racesOn } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
+
+type Task = components['schemas']['Task']
 
 /** Completions of one recurring task that race each other and other writes, on two instances. */
 
@@ -30,9 +33,10 @@ const patch = (index: number, id: string, body: object) =>
   instance(index).call('updateTask', { token, params: { task_id: id }, body })
 
 /** The tasks of a series that are not in the trash. */
-const seriesOf = async (series_id: string | null) =>
-  (await one.expect('listTasks', 200, { token, query: { series_id: series_id ?? '', sort: 'created_at' } }))
-    .body.items
+const seriesOf = async ({ occurrence }: Task) => {
+  const query = { series_id: occurrence?.series_id ?? '', sort: 'created_at' }
+  return (await one.expect('listTasks', 200, { token, query })).body.items
+}
 
 const rounds = Array.from({ length: 10 }, (_, index) => index)
 
@@ -42,10 +46,10 @@ t.test('fifty completions at once create one next task', async (t) => {
     Array.from({ length: 50 }, (_, index) => patch(index, task.id, { status: 'done' })),
   )
   t.ok(replies.every(({ status }) => status === 200))
-  const nextIds = new Set(replies.map(({ body }) => (body as typeof task).next_task_id))
+  const nextIds = new Set(replies.map(({ body }) => (body as Task).occurrence?.next_task_id))
   t.equal(nextIds.size, 1)
   t.strictSame(
-    (await seriesOf(task.series_id)).map(({ id }) => id),
+    (await seriesOf(task)).map(({ id }) => id),
     [task.id, ...nextIds],
   )
 })
@@ -55,13 +59,13 @@ t.test('done, reopened and done again: the next one is there exactly if the task
     const task = await newTask()
     const statuses = ['done', 'todo', 'cancelled', 'in_progress', 'done', 'todo']
     await Promise.all(statuses.map((status, index) => patch(index, task.id, { status })))
-    const [first, ...others] = await seriesOf(task.series_id)
+    const [first, ...others] = await seriesOf(task)
     const isClosed = first?.status === 'done' || first?.status === 'cancelled'
     t.strictSame(
       others.map(({ id }) => id),
-      isClosed ? [first.next_task_id] : [],
+      isClosed ? [first.occurrence?.next_task_id] : [],
     )
-    t.equal(first?.next_task_id === null, !isClosed)
+    t.equal(first?.occurrence?.next_task_id === null, !isClosed)
   }
 })
 
@@ -80,7 +84,7 @@ t.test('completion against another write', async (t) => {
       const [closed, other] = await Promise.all([patch(0, task.id, { status: 'done' }), write(task.id)])
       t.ok([200, 404].includes(closed.status), `${name}: ${closed.status}`)
       t.ok([200, 201, 204, 404, 422].includes(other.status), `${name}: ${other.status}`)
-      const live = await seriesOf(task.series_id)
+      const live = await seriesOf(task)
       const next = live.filter(({ id }) => id !== task.id)
       t.ok(next.length <= 1, name)
       for (const { subtask_count, open_subtask_count, project_id, id } of next) {
@@ -108,7 +112,7 @@ t.test('closing does not wait for a user who attaches a file, and is reminded of
   const { status, body: closed } = await patch(0, task.id, { status: 'done' })
   t.equal(status, 200)
   await attaching.unsafe('rollback')
-  const query = { task_id: [(closed as typeof task).next_task_id ?? ''] }
+  const query = { task_id: [(closed as Task).occurrence?.next_task_id ?? ''] }
   const { body: reminders } = await one.expect('listReminders', 200, { token: bob.token, query })
   t.equal(reminders.items.length, 1, 'the next one has the reminder')
 })
@@ -126,7 +130,7 @@ t.test('a follower who comes while users are locked is locked as well', async (t
     },
     () => one.expect('updateTask', 200, { token, params, body: { status: 'done' } }),
   )
-  const next = { token, params: { task_id: closed.body.next_task_id ?? '' } }
+  const next = { token, params: { task_id: closed.body.occurrence?.next_task_id ?? '' } }
   const { body: followers } = await one.expect('listTaskFollowers', 200, next)
   t.ok(followers.items.some(({ user_id }) => user_id === carl.id))
 })

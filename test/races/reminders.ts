@@ -73,7 +73,7 @@ t.test(
         token,
         params: { task_id: closing.id },
       })
-      for (const task_id of [task.id, undated.id, closed.next_task_id ?? '']) {
+      for (const task_id of [task.id, undated.id, closed.occurrence?.next_task_id ?? '']) {
         const { body: present } = await service.expect('getTask', 200, { token, params: { task_id } })
         const reminders = await remindersOf(task_id)
         t.equal(reminders.length, task_id === task.id ? 2 : 1)

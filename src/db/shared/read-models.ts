@@ -352,6 +352,17 @@ export const isBlocked = (
 export const recurrenceJson = ({ recurrence, recurrence_anchor }: typeof tasks): SQL<Schemas['Recurrence']> =>
   sql`(${recurrence} || jsonb_build_object('anchor', ${recurrence_anchor} -> 'of'))`
 
+const occurrenceJson = (task: typeof tasks): SQL<Schemas['Occurrence']> => {
+  const fields = {
+    series_id: sql<string>`${task.series_id}`,
+    number: sql<number>`${task.occurrence_number}`,
+    at: task.occurrence_at,
+    on: task.occurrence_on,
+    next_task_id: task.next_task_id,
+  } satisfies Fields<NonNullable<Schemas['Occurrence']>>
+  return sql`case when ${task.series_id} is not null then ${object(fields)}::json end`
+}
+
 const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =>
   ({
     id: task.id,
@@ -371,11 +382,7 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     parent_id: task.parent_id,
     position: task.position,
     recurrence: recurrenceJson(task),
-    series_id: task.series_id,
-    occurrence_number: task.occurrence_number,
-    occurrence_at: task.occurrence_at,
-    occurrence_on: task.occurrence_on,
-    next_task_id: task.next_task_id,
+    occurrence: occurrenceJson(task),
     metadata: task.metadata,
     external_source: task.external_source,
     external_id: task.external_id,
@@ -764,6 +771,29 @@ export const invitationPreviewJson = (
     expires_at,
   } satisfies Fields<Schemas['InvitationPreview']>)
 
+/** The fields of an occurrence, by their columns. */
+const occurrenceFields = {
+  series_id: 'series_id',
+  occurrence_number: 'number',
+  occurrence_at: 'at',
+  occurrence_on: 'on',
+  next_task_id: 'next_task_id',
+} as const satisfies Partial<Record<keyof typeof tasks, keyof NonNullable<Schemas['Occurrence']>>>
+
+/** The values of an event, which is recorded with the columns of an occurrence. */
+const eventValues = (values: SQLWrapper): SQL<Schemas['EventValues']> => {
+  const names = sql.raw(`array['${Object.keys(occurrenceFields).join("', '")}']`)
+  const pairs = sql.raw(
+    Object.entries(occurrenceFields)
+      .map((pair) => `('${pair.join("', '")}')`)
+      .join(),
+  )
+  return sql`case when ${values} ?| ${names} then ${values} - ${names} || jsonb_build_object('occurrence',
+    case when ${values} -> 'series_id' = 'null' then null else (
+      select jsonb_object_agg(field, ${values} -> name) from (values ${pairs}) names(name, field) where ${values} ? name) end)
+    else ${values} end`
+}
+
 export const eventJson = (event: typeof events): SQL => {
   const { id, type, actor_id, task_id, project_id, resource_id, before, after, created_at } = event
   const fields = {
@@ -781,8 +811,8 @@ export const eventJson = (event: typeof events): SQL => {
     task_id,
     project_id,
     resource_id,
-    before,
-    after,
+    before: eventValues(before),
+    after: eventValues(after),
     created_at,
   } satisfies Fields<Schemas['Event']>
   return object(fields)

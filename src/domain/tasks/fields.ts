@@ -50,7 +50,7 @@ export const taskFields = [
   'external_id',
 ] as const satisfies readonly (keyof TaskFields)[]
 
-/** Those of them that events record: all that the contract has. */
+/** Those of them that events record: all that the contract has, which shows those of an occurrence as one. */
 export const recordedFields = taskFields.filter((field) => field !== 'recurrence_anchor')
 
 /** Whether a new task has a value in a field. */

@@ -114,11 +114,13 @@ def main() -> None:
 
         recurring = change(TaskPatch(recurrence=RecurrencePatch(rule="FREQ=WEEKLY")))
         equal("rule", recurring.recurrence and recurring.recurrence.rule, "FREQ=WEEKLY")
+        assert recurring.occurrence is not None
+        equal("occurrence", (recurring.occurrence.number, recurring.occurrence.at), (1, tomorrow))
         changed = change(TaskPatch(recurrence=RecurrencePatch(missed=RecurrenceMissed.EACH)))
         equal("rule", changed.recurrence and changed.recurrence.rule, "FREQ=WEEKLY")
         equal("missed", changed.recurrence and changed.recurrence.missed, RecurrenceMissed.EACH)
         single = change(TaskPatch(recurrence=None))
-        equal("recurrence", single.recurrence, None)
+        equal("recurrence", (single.recurrence, single.occurrence), (None, None))
         ok("recur")
 
         noted = change(TaskPatch(metadata=MetadataPatch.from_dict({"customer_id": "42", "ticket": "A-7"})))

@@ -74,11 +74,12 @@ ok('remind')
 const weekly = { rule: 'FREQ=WEEKLY', time_zone: 'Europe/Berlin' }
 const recurring = await taskwright.updateTask({ path, body: { recurrence: weekly } })
 equal('rule', recurring.recurrence?.rule, weekly.rule)
+equal('occurrence', [recurring.occurrence?.number, recurring.occurrence?.at], [1, tomorrow])
 const changed = await taskwright.updateTask({ path, body: { recurrence: { missed: 'each' } } })
 equal('time_zone', changed.recurrence?.time_zone, weekly.time_zone)
 equal('missed', changed.recurrence?.missed, 'each')
 const single = await taskwright.updateTask({ path, body: { recurrence: null } })
-equal('recurrence', single.recurrence, null)
+equal('recurrence', [single.recurrence, single.occurrence], [null, null])
 ok('recur')
 
 const noted = await taskwright.updateTask({ path, body: { metadata: { customer_id: '42', ticket: 'A-7' } } })
