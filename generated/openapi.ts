@@ -354,7 +354,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a task
-         * @description Moves the task to the trash, with its tags, its attachments and up to 500 subtasks. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, but its attachments count towards quotas. Available to the owner of a personal task, editors of the task's project and administrators.
+         * @description Moves the task to the trash, with its tags, its attachments and up to 500 subtasks. It can be restored for 30 days by default; the operator can change it. A task in the trash does not appear anywhere else, but its attachments count towards quotas. Available to the owner of a personal task, editors of the task's project and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
@@ -865,7 +865,7 @@ export interface paths {
         put?: never;
         /**
          * Start a resumable upload
-         * @description Creates an upload, to which chunks of a file are appended. `Location` in the response is the URL for the chunks; the first chunk can be sent with this request. When the last chunk has been stored, the file becomes an attachment. The length must be known in advance (`Upload-Defer-Length` is not supported). An upload counts once against the upload limit, and each chunk counts against the request limit. Available to anyone who can change the task.
+         * @description Creates an upload, to which chunks of a file are appended. `Location` in the response is the URL for the chunks; the first chunk can be sent with this request. When the last chunk has been stored, the file becomes an attachment. The length must be known in advance (`Upload-Defer-Length` is not supported). An upload that is not complete is deleted 24 hours after its last chunk (`Upload-Expires`). An upload counts once against the upload limit, and each chunk counts against the request limit. Available to anyone who can change the task.
          */
         post: operations["createUpload"];
         delete?: never;
@@ -1040,7 +1040,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a project
-         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days, or for the retention period that the operator has configured. Until it is restored, nothing in it appears anywhere else, but its files count towards quotas. The change feed reports more than 100 tasks of assignees who are not members gradually. Available to managers of the project and administrators.
+         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days by default; the operator can change it. Until it is restored, nothing in it appears anywhere else, but its files count towards quotas. The change feed reports more than 100 tasks of assignees who are not members gradually. Available to managers of the project and administrators.
          */
         delete: operations["deleteProject"];
         options?: never;
@@ -1570,7 +1570,7 @@ export interface paths {
         };
         /**
          * List deleted tasks
-         * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash by default; the operator can change it.
          */
         get: operations["listTrash"];
         put?: never;
@@ -1646,7 +1646,7 @@ export interface paths {
         };
         /**
          * List deleted projects
-         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists the deleted projects of all users. Each project is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists the deleted projects of all users. Each project is deleted permanently 30 days after it was moved to the trash by default; the operator can change it.
          */
         get: operations["listTrashedProjects"];
         put?: never;
@@ -1722,7 +1722,7 @@ export interface paths {
         };
         /**
          * List notifications
-         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders and the ends of your exports are here. A notification appears about a second after the change. One about a task is shown only while you can see the task, and one about an export until the export is deleted. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders and the ends of your exports are here. A notification appears about a second after the change. One about a task is shown only while you can see the task, and one about an export until the export is deleted. Notifications are kept as long as events: 90 days by default; the operator can change it. To count unread notifications, use `unread=true&include_total=true&limit=1`.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -1961,7 +1961,7 @@ export interface paths {
         };
         /**
          * List events
-         * @description Returns the events of your projects, your personal tasks and the tasks assigned to you. You see the events of what you can see now: of a deleted task only the deletion, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for 90 days, or for the retention period that the operator has configured.
+         * @description Returns the events of your projects, your personal tasks and the tasks assigned to you. You see the events of what you can see now: of a deleted task only the deletion, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for 90 days by default; the operator can change it.
          */
         get: operations["listEvents"];
         put?: never;
@@ -1990,8 +1990,8 @@ export interface paths {
          *
          *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does this) or `after`. It
          *     continues after that position: no event is missing or repeated, even on another instance or after a restart. Without
-         *     an `id`, the stream starts with the next event. 410 means that events after the position may have been removed:
-         *     fetch the current state, then open the stream without an `id`.
+         *     an `id`, the stream starts with the next event. Events are kept for 90 days by default;
+         *     the operator can change it. 410 means that events after the position may have been removed: fetch the current state, then open the stream without an `id`.
          *
          *     The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the
          *     service stops, or the client does not read. Each user can have 20 open streams per process of the service.
@@ -2021,7 +2021,7 @@ export interface paths {
         };
         /**
          * List a task's history
-         * @description Returns every change of the task, its tags, comments, attachments and relations. Members of its project also see the changes of the project and its members since the task was added to the project. Events are kept for 90 days, or for the retention period that the operator has configured. Available to anyone who can see the task.
+         * @description Returns every change of the task, its tags, comments, attachments and relations. Members of its project also see the changes of the project and its members since the task was added to the project. Events are kept for 90 days by default; the operator can change it. Available to anyone who can see the task.
          */
         get: operations["listTaskEvents"];
         put?: never;
@@ -2393,7 +2393,8 @@ export interface paths {
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
          *     the display name; no secret and no token. Everybody has one export or import running at a time; others wait. You can
-         *     keep 20, with the archives of the newest three: when an export has finished, older archives are deleted. Archives count
+         *     keep 20, with the archives of the newest three: when an export has finished, older archives are deleted. An archive is
+         *     deleted after 3 days by default, which the operator can change (`expires_at`). Archives count
          *     towards a quota of bytes with the files to import (413 `quota_exceeded`). While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports
          *     end with the failure `sign_in_required`, and finished ones cannot be downloaded.
          *
@@ -2562,7 +2563,8 @@ export interface paths {
          *     Then change what should be different, and run it. A large file can be sent in chunks instead: `POST /imports/uploads`.
          *
          *     The operator sets the size limit (default: 2 GiB). You can keep 20 imports, whose files count towards a quota
-         *     of bytes with the archives of exports (413 `quota_exceeded`). Files are deleted after a week, and imports after 30 days; what they have created stays. In a session, this operation requires a recent authentication.
+         *     of bytes with the archives of exports (413 `quota_exceeded`). A file is deleted after 7 days by default, which
+         *     the operator can change (`file_expires_at`), and an import 30 days after it was created; what it has created stays. In a session, this operation requires a recent authentication.
          */
         post: operations["createImport"];
         delete?: never;
@@ -3170,7 +3172,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each response that shows an administrator a task, comments, a file or a project that only their role lets them see. Lists with `all=true` are not recorded. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
+         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each response that shows an administrator a task, comments, a file or a project that only their role lets them see. Lists with `all=true` are not recorded. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Audit events are kept for 365 days by default; the operator can change it. Available to administrators only.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -3403,12 +3405,12 @@ export interface components {
             reset_token_expires_in: number;
         };
         /**
-         * @description The status of a task. Any status can follow any other.
+         * @description The status of a task. Any status can follow any other. Final: no version adds a value.
          * @enum {string}
          */
         TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
         /**
-         * @description The priority of a task.
+         * @description The priority of a task. Final: no version adds a value.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
@@ -3794,22 +3796,22 @@ export interface components {
          */
         RecurrenceRule: string;
         /**
-         * @description What the next occurrence follows from: the `schedule`, or the day of the `completion`, on which the date that `anchor` names then counts. A rule from the completion has only `FREQ`, `INTERVAL`, `COUNT` and `UNTIL`.
+         * @description What the next occurrence follows from: the `schedule`, or the day of the `completion`, on which the date that `anchor` names then counts. A rule from the completion has only `FREQ`, `INTERVAL`, `COUNT` and `UNTIL`. Final: no version adds a value.
          * @enum {string}
          */
         RecurrenceFrom: "schedule" | "completion";
         /**
-         * @description What happens in a month without the 29th, 30th or 31st on which the task recurs: it recurs on the `last_day`, or the month is left out (`skip`).
+         * @description What happens in a month without the 29th, 30th or 31st on which the task recurs: it recurs on the `last_day`, or the month is left out (`skip`). Final: no version adds a value.
          * @enum {string}
          */
         RecurrenceMonthEnd: "last_day" | "skip";
         /**
-         * @description What happens to occurrences that are over when a task is closed late: `skip` creates the first one whose due date, or start without one, is not before today, `each` creates them one by one.
+         * @description What happens to occurrences that are over when a task is closed late: `skip` creates the first one whose due date, or start without one, is not before today, `each` creates them one by one. Final: no version adds a value.
          * @enum {string}
          */
         RecurrenceMissed: "skip" | "each";
         /**
-         * @description The date of the task that the rule counts from, and that its `occurrence` has in `at` or `on`. The other date keeps its number of days from it, and its time of day. If this date of the task is cleared, the rule counts from the other one.
+         * @description The date of the task that the rule counts from, and that its `occurrence` has in `at` or `on`. The other date keeps its number of days from it, and its time of day. If this date of the task is cleared, the rule counts from the other one. Final: no version adds a value.
          * @enum {string}
          */
         RecurrenceAnchor: "start" | "due";
@@ -4154,10 +4156,15 @@ export interface components {
             has_more: boolean;
         };
         /**
-         * @description The kind of a relation between two tasks. `blocks` and `blocked_by` are the two directions of one relation, as are `duplicates` and `duplicated_by`; `relates_to` has no direction.
+         * @description The kind of a relation between two tasks, as in `RelationKindChoice`.
          * @enum {string}
          */
         RelationKind: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
+        /**
+         * @description The kind of a relation between two tasks. `blocks` and `blocked_by` are the two directions of one relation, as are `duplicates` and `duplicated_by`; `relates_to` has no direction.
+         * @enum {string}
+         */
+        RelationKindChoice: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
         /**
          * @description A related resource to include in a relation.
          * @enum {string}
@@ -4300,7 +4307,7 @@ export interface components {
             sha256?: string;
         };
         /**
-         * @description Whether a browser should save or display a file (RFC 6266).
+         * @description Whether a browser should save or display a file (RFC 6266). Final: no version adds a value.
          * @enum {string}
          */
         Disposition: "attachment" | "inline";
@@ -5550,6 +5557,21 @@ export interface components {
          * @enum {string}
          */
         ImportEncoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1250" | "windows-1251" | "windows-1252" | "windows-1253" | "windows-1254" | "windows-1255" | "windows-1256" | "windows-1257" | "windows-1258" | "windows-874" | "shift_jis" | "gb18030" | "big5" | "euc-kr" | "euc-jp" | "iso-8859-2" | "macintosh";
+        /**
+         * @description The order of dates such as 01/02/2026. Final: no version adds a value.
+         * @enum {string}
+         */
+        ImportDateOrder: "ymd" | "dmy" | "mdy";
+        /**
+         * @description What a column is, as in `ImportColumnChoice`.
+         * @enum {string}
+         */
+        ImportColumn: "id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip";
+        /**
+         * @description What a column is. The `anchor` is the date that a `recurrence` counts from, `start` or `due`. A column to `skip` is not read.
+         * @enum {string}
+         */
+        ImportColumnChoice: "id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip";
         /** @description How a CSV file is read, and its first rows to judge it by; null for other formats. */
         ImportTable: {
             /**
@@ -5561,13 +5583,9 @@ export interface components {
             delimiter: string;
             /** @description Whether the first row has the names of the columns. */
             has_header: boolean;
-            /**
-             * @description The order of dates such as 01/02/2026.
-             * @enum {string}
-             */
-            date_order: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order. The `anchor` is the date that a `recurrence` counts from, `start` or `due`. A column to `skip` is not read. */
-            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip")[];
+            date_order: components["schemas"]["ImportDateOrder"];
+            /** @description What each column is, in their order. */
+            columns: components["schemas"]["ImportColumn"][];
             /** @description The names of the columns, or `Column 1` and so on. */
             names: string[];
             /** @description The first rows. */
@@ -5580,13 +5598,9 @@ export interface components {
             delimiter?: string;
             /** @description Whether the first row has the names of the columns. */
             has_header?: boolean;
-            /**
-             * @description The order of dates such as 01/02/2026.
-             * @enum {string}
-             */
-            date_order?: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order; one is the title. The `anchor` is the date that a `recurrence` counts from, `start` or `due`. A column to `skip` is not read. */
-            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | "anchor" | "skip")[];
+            date_order?: components["schemas"]["ImportDateOrder"];
+            /** @description What each column is, in their order; one is the title. */
+            columns?: components["schemas"]["ImportColumnChoice"][];
             /** @description Changes nothing. */
             names?: string[];
             /** @description Changes nothing. */
@@ -5813,10 +5827,15 @@ export interface components {
             items: components["schemas"]["ImportRow"][];
         };
         /**
-         * @description The role of a user: `member`, or `admin` for administrators.
+         * @description The role of a user, as in `UserRoleChoice`.
          * @enum {string}
          */
         UserRole: "member" | "admin";
+        /**
+         * @description The role of a user: `member`, or `admin` for administrators.
+         * @enum {string}
+         */
+        UserRoleChoice: "member" | "admin";
         /** @description Whether the account is disabled. `true` ends all sessions of the user, and the user can neither sign in nor use API tokens until it is `false` again. Nothing is deleted. Only administrators can change it, and not for themselves. */
         IsDisabled: boolean;
         /**
@@ -5866,7 +5885,7 @@ export interface components {
             password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
             display_name?: components["schemas"]["DisplayName"];
-            role?: components["schemas"]["UserRole"];
+            role?: components["schemas"]["UserRoleChoice"];
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
         };
@@ -5875,7 +5894,7 @@ export interface components {
             username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
             display_name: components["schemas"]["DisplayName"];
-            role: components["schemas"]["UserRole"];
+            role: components["schemas"]["UserRoleChoice"];
             /** @description Keeps its value if omitted. */
             time_zone?: components["schemas"]["TimeZone"];
             /** @description Keeps its value if omitted. Only administrators can change it, and not for themselves. */
@@ -5901,7 +5920,7 @@ export interface components {
             username?: components["schemas"]["Username"];
             email?: components["schemas"]["EmailAddress"];
             display_name?: components["schemas"]["DisplayName"];
-            role?: components["schemas"]["UserRole"];
+            role?: components["schemas"]["UserRoleChoice"];
             time_zone?: components["schemas"]["TimeZone"];
             is_disabled?: components["schemas"]["IsDisabled"];
             attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
@@ -6215,7 +6234,10 @@ export interface components {
         };
         /** @description A JSON-RPC 2.0 message of the Model Context Protocol. */
         McpMessage: {
-            /** @enum {string} */
+            /**
+             * @description The version of JSON-RPC. Final: no version adds a value.
+             * @enum {string}
+             */
             jsonrpc: "2.0";
         } & {
             [key: string]: unknown;
@@ -7457,7 +7479,7 @@ export interface components {
         IfNoneMatch: string;
         /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
         IfNoneMatchWrite: string;
-        /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+        /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
         IdempotencyKey: string;
         /**
          * @description The id of the task.
@@ -7553,9 +7575,9 @@ export interface components {
          * @description How the task relates to the other one.
          * @example blocks
          */
-        RelationKindInPath: components["schemas"]["RelationKind"];
+        RelationKindInPath: components["schemas"]["RelationKindChoice"];
         /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
-        RelationKindFilter: components["schemas"]["RelationKind"][];
+        RelationKindFilter: components["schemas"]["RelationKindChoice"][];
         /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
         RelationExpand: components["schemas"]["RelationExpansion"][];
         /**
@@ -7754,7 +7776,7 @@ export interface components {
          */
         UserId: components["schemas"]["UserIdOrMe"];
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
-        RoleFilter: components["schemas"]["UserRole"][];
+        RoleFilter: components["schemas"]["UserRoleChoice"][];
         /** @description Only users whose username or display name contains this text, ignoring case and accents. */
         UserSearch: string;
         /**
@@ -7918,7 +7940,7 @@ export interface components {
          */
         UploadMetadata: string;
         /**
-         * @description The time at which the upload expires if no further chunk arrives. The attachment or the import of a completed upload is kept.
+         * @description The time at which the upload expires if no further chunk arrives: 24 hours after the last one. The attachment or the import of a completed upload is kept.
          * @example Tue, 03 Nov 2026 10:00:00 GMT
          */
         UploadExpires: string;
@@ -8535,7 +8557,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -8812,7 +8834,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -9214,7 +9236,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -9422,7 +9444,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
                 "Content-Digest"?: components["parameters"]["ContentDigest"];
@@ -10078,7 +10100,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -10245,7 +10267,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -10653,7 +10675,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -11222,7 +11244,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -11591,7 +11613,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -12350,7 +12372,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -12679,7 +12701,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -12826,7 +12848,7 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -12869,7 +12891,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -12987,7 +13009,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -13061,7 +13083,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -13207,7 +13229,7 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. Tags stand for the `version`, as in `If-Match`. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -13338,7 +13360,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -13648,7 +13670,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
                 "Content-Digest"?: components["parameters"]["ContentDigest"];
@@ -13989,7 +14011,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -14572,7 +14594,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. For 24 hours after a request has succeeded, repeating it with the same key returns its response, with `Idempotency-Replayed: true`. A key belongs to one user, with all of their sessions and API tokens, and to one operation: another path or body is refused with 422 `idempotency_key_reused`. A request that fails does not use its key up. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;

@@ -5,6 +5,8 @@ import {
   stablePart,
   validateVersion,
 } from '../scripts/check/breaking-changes.ts'
+import { responseEnumerations } from '../scripts/check/enumerations.ts'
+import { asObject, loadContract } from '../src/contract/contract.ts'
 
 /** The rules of scripts/check/compatibility.ts. Each of its runs verifies the tool that finds breaking changes. */
 
@@ -66,6 +68,72 @@ t.test('values can be added to an enum if the released contract marks it as exte
   t.strictSame(stablePart(growing('b', 'c'), growing('a', 'b')), closed('b'))
   t.strictSame(stablePart(closed('a', 'b'), closed('a')), closed('a', 'b'))
   t.strictSame(stablePart(growing('a'), closed('a')), closed('a', 'any other value'))
+})
+
+t.test('each enum in responses says that it is final', async (t) => {
+  const open = responseEnumerations(loadContract().document).filter(({ isFinal }) => !isFinal)
+  t.strictSame(
+    open.map(({ name }) => name),
+    [],
+    'describe it as final, or make it an x-extensible-enum with an enum of its own for requests',
+  )
+})
+
+t.test(
+  'an enum in a response is found wherever it is, and is final only if its description ends so',
+  async (t) => {
+    const kind = { type: 'string', enum: ['a'] }
+    const document = {
+      paths: {
+        '/widgets': {
+          parameters: [{ name: 'shape', schema: kind }],
+          get: {
+            operationId: 'listWidgets',
+            requestBody: { content: { 'application/json': { schema: kind } } },
+            responses: {
+              200: { $ref: '#/components/responses/Widgets' },
+              404: { content: { 'application/json': { schema: kind } } },
+            },
+          },
+        },
+      },
+      components: {
+        responses: {
+          Widgets: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Widget' } } } },
+        },
+        schemas: {
+          Widget: {
+            properties: {
+              kinds: { type: 'array', items: kind },
+              parent: { $ref: '#/components/schemas/Widget' },
+              color: { $ref: '#/components/schemas/Color' },
+              size: { type: 'string', 'x-extensible-enum': ['s'] },
+            },
+          },
+          Color: { ...kind, description: 'A color. Final: no version adds a value.' },
+        },
+      },
+    }
+    t.strictSame(
+      responseEnumerations(document).map(({ name, isFinal }) => [name, isFinal]),
+      [
+        ['Color', true],
+        ['listWidgets/404/content/application/json/schema', false],
+        ['Widget.kinds', false],
+      ],
+    )
+  },
+)
+
+t.test('an enumeration that may grow has the values of its enum for requests', async (t) => {
+  const schemas = asObject(asObject(loadContract().document.components).schemas)
+  const choices = Object.keys(schemas).filter((name) => name.endsWith('Choice'))
+  for (const name of choices) {
+    const { enum: values } = asObject(schemas[name])
+    const growing = asObject(schemas[name.replace(/Choice$/, '')])
+    t.strictSame(growing['x-extensible-enum'], values, name)
+  }
+  t.ok(choices.includes('RelationKindChoice'))
 })
 
 t.test('new parameters come last, because clients can pass them by position', async (t) => {

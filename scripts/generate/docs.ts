@@ -3,6 +3,7 @@ import { type Setting, settings } from '../../src/config/settings.ts'
 import { loadContract } from '../../src/contract/contract.ts'
 import { retryRules } from '../../src/contract/retries.ts'
 import { problemCodes, problemTypes } from '../../src/problems/catalogue.ts'
+import { responseEnumerations } from '../check/enumerations.ts'
 
 /** Generates tables and lists in docs/, each between `<!-- name -->` and `<!-- /name -->`. */
 
@@ -36,6 +37,12 @@ const recentSignInList = (): string =>
     })
     .join('\n')
 
+const finalEnumerationList = (): string =>
+  responseEnumerations(loadContract().document)
+    .filter(({ isFinal }) => isFinal)
+    .map(({ name, values }) => `- \`${name}\`: ${values.map((value) => `\`${String(value)}\``).join(', ')}`)
+    .join('\n')
+
 const settingsTable = (): string => {
   const rowOf = ({
     name,
@@ -65,4 +72,5 @@ const replaceSection = (path: string, name: string, content: string): void => {
 replaceSection('docs/guides/errors.md', 'problems', problemTable())
 replaceSection('docs/guides/authentication.md', 'recent sign-ins', recentSignInList())
 replaceSection('docs/guides/concurrency-and-idempotency.md', 'retries', retryTable())
+replaceSection('docs/guides/compatibility.md', 'final enumerations', finalEnumerationList())
 replaceSection('docs/operations/configuration.md', 'settings', settingsTable())

@@ -142,10 +142,10 @@ func main() {
 	ok("page")
 
 	other := success(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{Title: "Choose the date"})).JSON201
-	success(client.AddTaskRelationWithResponse(ctx, task.ID, taskwright.RelationKindBlockedBy, other.ID, nil))
+	success(client.AddTaskRelationWithResponse(ctx, task.ID, taskwright.RelationKindChoiceBlockedBy, other.ID, nil))
 	related := success(client.ListTaskRelationsWithResponse(ctx, task.ID, nil)).JSON200.Items
 	equal("relations", len(related), 1)
-	equal("kind", related[0].Kind, taskwright.RelationKindBlockedBy)
+	equal("kind", related[0].Kind, grown("blocked_by"))
 	equal("other task", related[0].OtherTaskID, other.ID)
 	equal("is blocked", success(client.GetTaskWithResponse(ctx, task.ID, nil)).JSON200.IsBlocked, true)
 	ok("relation")

@@ -40,7 +40,7 @@ import taskwright.model.ModelImport;
 import taskwright.model.Problem;
 import taskwright.model.RefreshRequest;
 import taskwright.model.Registration;
-import taskwright.model.RelationKind;
+import taskwright.model.RelationKindChoice;
 import taskwright.model.ReminderCreate;
 import taskwright.model.ReminderPatch;
 import taskwright.model.TagCreate;
@@ -167,10 +167,10 @@ public final class Main {
 
     var other = tasks.createTask(new TaskCreate().title("Choose the date"), null);
     var relations = new RelationsApi(client);
-    relations.addTaskRelation(task.getId(), RelationKind.BLOCKED_BY, other.getId(), null);
+    relations.addTaskRelation(task.getId(), RelationKindChoice.BLOCKED_BY, other.getId(), null);
     var related = relations.listTaskRelations(task.getId(), null, null, null, null, null, null).getItems();
     equal("relations", related.size(), 1);
-    equal("kind", related.get(0).getKind(), RelationKind.BLOCKED_BY);
+    equal("kind", related.get(0).getKind(), grown("blocked_by"));
     equal("other task", related.get(0).getOtherTaskId(), other.getId());
     equal("is blocked", tasks.getTask(task.getId(), null, null, null).getIsBlocked(), true);
     ok("relation");

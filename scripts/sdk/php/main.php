@@ -24,7 +24,7 @@ use Taskwright\Model\ImportRun;
 use Taskwright\Model\Problem;
 use Taskwright\Model\RefreshRequest;
 use Taskwright\Model\Registration;
-use Taskwright\Model\RelationKind;
+use Taskwright\Model\RelationKindChoice;
 use Taskwright\Model\ReminderCreate;
 use Taskwright\Model\ReminderPatch;
 use Taskwright\Model\TagCreate;
@@ -193,12 +193,12 @@ ok('page');
 
 $other = $tasks->createTask(new TaskCreate(['title' => 'Choose the date']));
 $relations = new RelationsApi($http, $config);
-$relations->addTaskRelation($task->getId(), RelationKind::BLOCKED_BY, $other->getId());
+$relations->addTaskRelation($task->getId(), RelationKindChoice::BLOCKED_BY, $other->getId());
 $related = array_map(
     static fn($relation) => [$relation->getKind(), $relation->getOtherTaskId()],
     $relations->listTaskRelations($task->getId())->getItems(),
 );
-equal('relations', $related, [[RelationKind::BLOCKED_BY, $other->getId()]]);
+equal('relations', $related, [[grown('blocked_by'), $other->getId()]]);
 equal('is blocked', $tasks->getTask($task->getId())->getIsBlocked(), true);
 ok('relation');
 

@@ -146,9 +146,9 @@ ok('page')
 
 other = tasks.create_task(Taskwright::TaskCreate.new(title: 'Choose the date'))
 relations = Taskwright::RelationsApi.new(client)
-relations.add_task_relation(task.id, Taskwright::RelationKind::BLOCKED_BY, other.id)
+relations.add_task_relation(task.id, Taskwright::RelationKindChoice::BLOCKED_BY, other.id)
 related = relations.list_task_relations(task.id).items.map { |relation| [relation.kind, relation.other_task_id] }
-equal('relations', related, [[Taskwright::RelationKind::BLOCKED_BY, other.id]])
+equal('relations', related, [[grown('blocked_by'), other.id]])
 equal('is blocked', tasks.get_task(task.id).is_blocked, true)
 ok('relation')
 

@@ -50,7 +50,7 @@ from taskwright.models import (
     RecurrencePatch,
     RefreshRequest,
     Registration,
-    RelationKind,
+    RelationKindChoice,
     ReminderCreate,
     ReminderPatch,
     TagCreate,
@@ -215,10 +215,10 @@ def main() -> None:
             equal("subtasks", get_task.sync(plan.id, client=client).subtask_count, 1)
             ok("subtask")
 
-            add_task_relation.sync(plan.id, RelationKind.BLOCKED_BY, subtask.id, client=client)
+            add_task_relation.sync(plan.id, RelationKindChoice.BLOCKED_BY, subtask.id, client=client)
             related = list_task_relations.sync(plan.id, client=client).items
             kinds = [(relation.kind, relation.other_task_id) for relation in related]
-            equal("relations", kinds, [(RelationKind.BLOCKED_BY, subtask.id)])
+            equal("relations", kinds, [(grown("blocked_by"), subtask.id)])
             equal("is blocked", get_task.sync(plan.id, client=client).is_blocked, True)
             ok("relation")
 

@@ -184,7 +184,7 @@ const related = (await taskwright.listTaskRelations({ path: planPath })).items
 equal(
   'relations',
   related.map(({ kind, other_task_id }) => [kind, other_task_id]),
-  [['blocked_by', subtask.id]],
+  [[grown('blocked_by'), subtask.id]],
 )
 equal('is blocked', (await taskwright.getTask({ path: planPath })).is_blocked, true)
 ok('relation')
