@@ -1,11 +1,15 @@
 import t from 'tap'
+import { readFileSync } from 'node:fs'
 import {
   findMovedParameters,
+  findStabilityFaults,
   mayBreakClients,
   stablePart,
   validateVersion,
+  withoutPreviews,
 } from '../scripts/check/breaking-changes.ts'
 import { responseEnumerations } from '../scripts/check/enumerations.ts'
+import { releasedContract } from '../scripts/run/released-contract.ts'
 import { asObject, loadContract } from '../src/contract/contract.ts'
 
 /** The rules of scripts/check/compatibility.ts. Each of its runs verifies the tool that finds breaking changes. */
@@ -157,6 +161,44 @@ t.test('new parameters come last, because clients can pass them by position', as
       ],
       names.join(' '),
     )
+})
+
+t.test('operations that no release has had are previews', async (t) => {
+  t.ok(releasedContract)
+  const released: unknown = JSON.parse(readFileSync(releasedContract ?? '', 'utf8'))
+  t.strictSame(findStabilityFaults(released, loadContract().document), [])
+})
+
+t.test('a new operation is a preview, and one that was released as stable is none', async (t) => {
+  const contractOf = (path: string, operationId: string, stability?: string) => ({
+    paths: { [path]: { get: { operationId, ...(stability && { 'x-stability': stability }) } } },
+  })
+  const released = contractOf('/tasks', 'listTasks')
+  const preview = contractOf('/tasks', 'listTasks', 'preview')
+  const isNew = ['GET /claims is new: it needs x-stability: preview']
+  const isStable = ['GET /tasks was released without x-stability: preview, and cannot get it']
+  t.strictSame(findStabilityFaults(released, contractOf('/claims', 'listClaims')), isNew)
+  t.strictSame(findStabilityFaults(released, contractOf('/claims', 'listClaims', 'preview')), [])
+  t.strictSame(findStabilityFaults(released, released), [])
+  t.strictSame(findStabilityFaults(released, contractOf('/todos', 'listTasks')), [], 'moved')
+  t.strictSame(findStabilityFaults(released, contractOf('/tasks', 'findTasks')), [], 'renamed')
+  t.strictSame(findStabilityFaults(released, preview), isStable)
+  t.strictSame(findStabilityFaults(preview, released), [], 'stable after a release')
+  t.strictSame(findStabilityFaults(preview, preview), [], 'a preview for longer')
+})
+
+t.test('previews and what only they use are not compared', async (t) => {
+  const ref = (name: string) => ({ schema: { $ref: `#/components/schemas/${name}` } })
+  const kept = { get: { responses: { 200: ref('Task') } } }
+  const components = {
+    schemas: { Task: { properties: { tag: ref('Tag').schema } }, Tag: { type: 'string' } },
+    securitySchemes: { token: { type: 'http' } },
+  }
+  const document = {
+    paths: { '/tasks': { ...kept, post: { 'x-stability': 'preview', responses: { 201: ref('Claim') } } } },
+    components: { ...components, schemas: { ...components.schemas, Claim: { properties: ref('Tag') } } },
+  }
+  t.strictSame(withoutPreviews(document), { paths: { '/tasks': kept }, components })
 })
 
 t.test('without a release there are no breaking changes', async (t) => {

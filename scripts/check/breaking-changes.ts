@@ -94,6 +94,73 @@ export const stablePart = (current: unknown, released: unknown): unknown => {
   return { ...rest, enum: values.filter((value) => known.includes(value)) }
 }
 
+/** The operations of a contract: the name that clients call each by in code, and the method and path on the wire. */
+const operationsOf = (document: unknown) => {
+  const paths = isObject(document) && isObject(document.paths) ? document.paths : {}
+  return Object.entries(paths).flatMap(([path, item]) =>
+    methods.flatMap((method) => {
+      const operation = isObject(item) ? item[method] : undefined
+      if (!isObject(operation)) return []
+      const { operationId: id, 'x-stability': stability } = operation
+      return [{ id, route: `${method.toUpperCase()} ${path}`, isPreview: stability === 'preview' }]
+    }),
+  )
+}
+
+/**
+ * Operations whose `x-stability` is wrong: one that no release has had must be a preview, and one that was promised must not become one.
+ * An operation that has been renamed or moved is the same.
+ */
+export const findStabilityFaults = (released: unknown, current: unknown): string[] => {
+  const before = operationsOf(released)
+  return operationsOf(current).flatMap(({ id, route, isPreview }) => {
+    const known = before.filter((operation) => operation.id === id || operation.route === route)
+    if (known.length === 0 && !isPreview) return [`${route} is new: it needs x-stability: preview`]
+    if (isPreview && known.some((operation) => !operation.isPreview))
+      return [`${route} was released without x-stability: preview, and cannot get it`]
+    return []
+  })
+}
+
+/** A contract without its previews, and without the components that only they use. */
+export const withoutPreviews = (document: unknown): unknown => {
+  if (!isObject(document) || !isObject(document.paths)) return document
+  const paths = Object.fromEntries(
+    Object.entries(document.paths).map(([path, item]) => [
+      path,
+      Object.fromEntries(
+        Object.entries(isObject(item) ? item : {}).filter(
+          ([, operation]) => !isObject(operation) || operation['x-stability'] !== 'preview',
+        ),
+      ),
+    ]),
+  )
+  const used = new Set<string>()
+  const visit = (node: unknown): void => {
+    if (Array.isArray(node)) return node.forEach(visit)
+    if (!isObject(node)) return
+    const { $ref } = node
+    if (typeof $ref === 'string' && !used.has($ref)) {
+      used.add($ref)
+      visit(resolve(document, node))
+    }
+    Object.values(node).forEach(visit)
+  }
+  visit(paths)
+  const isUsed = (kind: string, name: string): boolean =>
+    kind === 'securitySchemes' || used.has(`#/components/${kind}/${name}`)
+  const components = Object.entries(isObject(document.components) ? document.components : {}).map(
+    ([kind, named]) =>
+      [
+        kind,
+        Object.fromEntries(
+          Object.entries(isObject(named) ? named : {}).filter(([name]) => isUsed(kind, name)),
+        ),
+      ] as const,
+  )
+  return { ...document, paths, components: Object.fromEntries(components) }
+}
+
 /** Values that enumerations which may grow have lost. oasdiff allows this in responses. */
 const findRemovedValues = (released: unknown, current: unknown, place = '#'): string[] => {
   if (Array.isArray(released))
@@ -180,9 +247,11 @@ const findChanges = (oasdiff: string, released: unknown, current: unknown): read
 
 const describe = ({ operation = '', path = '', text }: Change): string => `${operation} ${path}: ${text}`
 
-/** Changes that break clients of the released contract. */
-export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] =>
-  findChanges(oasdiff, stablePart(released, released), stablePart(current, released))
+/** Changes that break clients of the released contract, other than those of its previews. */
+export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] => {
+  const promised = withoutPreviews(released)
+  return findChanges(oasdiff, stablePart(promised, promised), stablePart(current, promised))
     .filter(({ level }) => level === 3)
     .map(describe)
-    .concat(findMovedParameters(released, current), findRemovedValues(released, current))
+    .concat(findMovedParameters(promised, current), findRemovedValues(promised, current))
+}

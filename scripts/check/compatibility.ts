@@ -4,7 +4,7 @@ import { load } from 'js-yaml'
 import manifest from '../../package.json' with { type: 'json' }
 import { skip } from '../run/commands.ts'
 import { releasedContract } from '../run/released-contract.ts'
-import { findBreaking, findOasdiff, validateVersion } from './breaking-changes.ts'
+import { findBreaking, findOasdiff, findStabilityFaults, validateVersion } from './breaking-changes.ts'
 
 /**
  * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
@@ -32,6 +32,7 @@ interface Facts {
   readonly isDeprecated?: boolean
   readonly isRemoved?: boolean
   readonly needsToken?: boolean
+  readonly isPreview?: boolean
 }
 
 const contractWith = ({
@@ -42,15 +43,19 @@ const contractWith = ({
   isDeprecated = false,
   isRemoved = false,
   needsToken = false,
+  isPreview = false,
 }: Facts): object => {
   const jsonOf = (properties: object) => ({ 'application/json': { schema: { type: 'object', properties } } })
   const status = { type: 'string', [mayGrow ? 'x-extensible-enum' : 'enum']: values }
+  const stability = isPreview && { 'x-stability': 'preview' }
   const post = {
+    ...stability,
     parameters: parameters.map((name) => ({ name, in: 'query', schema: { type: 'string' } })),
     requestBody: { content: jsonOf({ title: { type: 'string', default: fallback } }) },
     responses: { 200: { description: 'Done.', content: jsonOf({ status }) } },
   }
   const get = {
+    ...stability,
     ...(isDeprecated && { deprecated: true }),
     ...(needsToken && { security: [{ token: [] }] }),
     responses: { 204: { description: 'Done.' } },
@@ -84,6 +89,16 @@ const knownChanges: readonly (readonly [name: string, Outcome, current: Facts, r
   ['an operation that needs a token from now on', 'breaking', { needsToken: true }],
   ['an operation that needs no token any more', 'harmless', {}, { needsToken: true }],
   ['a removed operation', 'breaking', { isRemoved: true }],
+  ['a removed preview', 'harmless', { isRemoved: true }, { isPreview: true }],
+  ['another default of a preview', 'harmless', { fallback: 'proof', isPreview: true }, { isPreview: true }],
+  ['a removed value of a preview', 'harmless', { values: ['a'] }, { isPreview: true }],
+  [
+    'a parameter in the middle of a preview',
+    'harmless',
+    { parameters: ['proof', 'limit'] },
+    { isPreview: true },
+  ],
+  ['a change of what becomes a preview', 'breaking', { fallback: 'proof', isPreview: true }],
   ['a removed operation that was deprecated', 'breaking', { isRemoved: true }, { isDeprecated: true }],
 ]
 
@@ -114,6 +129,7 @@ const check = (): void => {
     breaking: changes,
     changelog: readFileSync(inRepository('CHANGELOG.md'), 'utf8'),
   })
+  if (released !== null) faults.push(...findStabilityFaults(released, current))
   if (manifest.version !== version)
     faults.push(`package.json has version ${manifest.version}, not ${version}`)
   if (faults.length > 0) throw new Error(faults.join('\n'))

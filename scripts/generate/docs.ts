@@ -43,6 +43,12 @@ const finalEnumerationList = (): string =>
     .map(({ name, values }) => `- \`${name}\`: ${values.map((value) => `\`${String(value)}\``).join(', ')}`)
     .join('\n')
 
+const previewList = (): string => {
+  const previews = [...loadContract().operations.values()].filter(({ isPreview }) => isPreview)
+  if (previews.length === 0) return 'No operation is a preview at present.'
+  return previews.map(({ method, path }) => `- \`${method} ${path}\``).join('\n')
+}
+
 const settingsTable = (): string => {
   const rowOf = ({
     name,
@@ -73,4 +79,5 @@ replaceSection('docs/guides/errors.md', 'problems', problemTable())
 replaceSection('docs/guides/authentication.md', 'recent sign-ins', recentSignInList())
 replaceSection('docs/guides/concurrency-and-idempotency.md', 'retries', retryTable())
 replaceSection('docs/guides/compatibility.md', 'final enumerations', finalEnumerationList())
+replaceSection('docs/guides/compatibility.md', 'previews', previewList())
 replaceSection('docs/operations/configuration.md', 'settings', settingsTable())

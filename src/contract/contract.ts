@@ -50,6 +50,8 @@ export interface ContractOperation {
   readonly statuses: readonly number[]
   /** Whether the adapter limits the time of the handler. */
   readonly hasDeadline: boolean
+  /** Whether a minor version may change or remove the operation. */
+  readonly isPreview: boolean
   /** Whether the operation is a tool of the Model Context Protocol. */
   readonly isTool: boolean
   /** Whether that tool can overwrite or lose data. */
@@ -82,8 +84,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-recent-sign-in`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or
- * `security` of an operation is missing or inconsistent
+ * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-recent-sign-in`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat`,
+ * `x-stability` or `security` of an operation is missing or inconsistent
  */
 const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -139,6 +141,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     repeat: readRepeat(id, method, parameters.has('Idempotency-Key'), operation['x-repeat']),
     statuses: Object.keys(asObject(operation.responses)).map(Number),
     hasDeadline: operation['x-deadline'] !== 'none',
+    isPreview: readStability(id, operation['x-stability']),
     isTool: operation['x-mcp'] !== undefined,
     isDestructive: operation['x-mcp'] === 'destructive',
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
@@ -189,6 +192,13 @@ const readRepeat = (id: string, method: string, takesIdempotencyKey: boolean, va
   if (value === 'same' || value === 'again' || typeof value === 'number') return value
   if (value !== undefined || method === 'post') throw new Error(`${id} has no known x-repeat in openapi.yaml`)
   return method === 'delete' ? 404 : 'same'
+}
+
+/** Whether an operation is a preview. */
+const readStability = (id: string, value: unknown): boolean => {
+  if (value !== undefined && value !== 'preview')
+    throw new Error(`${id} has no known x-stability in openapi.yaml`)
+  return value === 'preview'
 }
 
 const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {

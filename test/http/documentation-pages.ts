@@ -1,5 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
+import { asObject, loadContract } from '../../src/contract/contract.ts'
+import { documentationContract } from '../../src/http/documentation-contract.ts'
 import { operations } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -168,4 +170,15 @@ t.test('the contract on the page', async (t) => {
     const file = await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8')
     t.equal(await textOf('/openapi.yaml'), file)
   })
+})
+
+t.test('a preview says so first in its description', async (t) => {
+  const contract = loadContract()
+  const previews = new Map(
+    [...contract.operations].map(([id, operation]) => [id, { ...operation, isPreview: id === 'listTags' }]),
+  )
+  const shown = asObject(JSON.parse(documentationContract({ ...contract, operations: previews }, '')))
+  const { get: list, post: create } = asObject(asObject(shown.paths)['/tags'])
+  t.match(asObject(list).description, /^\*\*Preview:\*\* a minor version may change or remove this operation/)
+  t.notMatch(asObject(create).description, 'Preview')
 })
