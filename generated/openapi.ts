@@ -422,7 +422,7 @@ export interface paths {
          * List the next occurrences of a task
          * @description Lists the dates of the occurrences that follow a recurring task, as if each were closed on its day. Only the next one is ever a task. Of an overdue task, these are also dates that closing it now would skip (`missed`); of a closed one, those of the occurrence that it has created, and of those after it.
          */
-        get: operations["listOccurrences"];
+        get: operations["listTaskOccurrences"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1147,7 +1147,7 @@ export interface paths {
          * List a project's sections
          * @description Returns the sections in their order. Available to members of the project and administrators.
          */
-        get: operations["listSections"];
+        get: operations["listProjectSections"];
         put?: never;
         /**
          * Create a section
@@ -1469,7 +1469,7 @@ export interface paths {
          * List a project's invitations
          * @description Returns the invitations that can still be accepted, newest first. Available to managers of the project and administrators.
          */
-        get: operations["listInvitations"];
+        get: operations["listProjectInvitations"];
         put?: never;
         /**
          * Create an invitation
@@ -1572,7 +1572,7 @@ export interface paths {
          * List deleted tasks
          * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash by default; the operator can change it.
          */
-        get: operations["listTrash"];
+        get: operations["listTrashedTasks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3113,10 +3113,10 @@ export interface paths {
         get: operations["getSecondFactor"];
         put?: never;
         /**
-         * Enrol a second factor
+         * Enroll a second factor
          * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed. For an account without a password, omit it: the session must have authenticated within the last 15 minutes.
          */
-        post: operations["enrolSecondFactor"];
+        post: operations["enrollSecondFactor"];
         delete?: never;
         options?: never;
         head?: never;
@@ -6156,7 +6156,7 @@ export interface components {
             recovery_codes_left: number;
         };
         /** @description Proof of identity. Without a password for an account without one. */
-        SecondFactorEnrolment: {
+        SecondFactorEnrollment: {
             password?: components["schemas"]["Password"];
         };
         /** @description A secret for an authenticator. */
@@ -8780,7 +8780,7 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listOccurrences: {
+    listTaskOccurrences: {
         parameters: {
             query?: {
                 /** @description The number of occurrences. */
@@ -10625,7 +10625,7 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    listSections: {
+    listProjectSections: {
         parameters: {
             query?: {
                 /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
@@ -11563,7 +11563,7 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listInvitations: {
+    listProjectInvitations: {
         parameters: {
             query?: {
                 /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
@@ -11746,7 +11746,7 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listTrash: {
+    listTrashedTasks: {
         parameters: {
             query?: {
                 /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
@@ -14760,7 +14760,7 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    enrolSecondFactor: {
+    enrollSecondFactor: {
         parameters: {
             query?: never;
             header?: never;
@@ -14769,7 +14769,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SecondFactorEnrolment"];
+                "application/json": components["schemas"]["SecondFactorEnrollment"];
             };
         };
         responses: {

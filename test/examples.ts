@@ -50,7 +50,7 @@ const valueSources: ReadonlySet<OperationId> = new Set([
   'login',
   'completeLogin',
   'refreshToken',
-  'enrolSecondFactor',
+  'enrollSecondFactor',
   'confirmSecondFactor',
   'createAttachmentLink',
   'createExportLink',

@@ -63,7 +63,7 @@ const run = async () => {
   const program = await expect('createApiToken', 201, { token, body: { name: 'program', scopes }, headers })
   await expect('listTasks', 200, { token: plant('an API token', program.body.token), headers })
 
-  const { body: enrolled } = await expect('enrolSecondFactor', 201, {
+  const { body: enrolled } = await expect('enrollSecondFactor', 201, {
     token,
     body: { password: new_password },
   })

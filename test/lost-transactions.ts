@@ -71,7 +71,7 @@ const countsAttempts: ReadonlySet<string> = new Set([
   'completeLogin',
   'reauthenticate',
   'changePassword',
-  'enrolSecondFactor',
+  'enrollSecondFactor',
   'confirmSecondFactor',
   'disableSecondFactor',
 ])

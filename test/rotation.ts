@@ -84,7 +84,7 @@ const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: 
 t.test('tokens, cursors and keys are valid only while their secret is configured', async (t) => {
   const grace = await service.register('grace')
   const { token: gracesToken, password } = grace
-  const { body: enrolled } = await service.expect('enrolSecondFactor', 201, {
+  const { body: enrolled } = await service.expect('enrollSecondFactor', 201, {
     token: gracesToken,
     body: { password },
   })

@@ -617,7 +617,7 @@ const acceptInvitations = async (driver: PageDriver, service: Service, manager: 
   const { client } = service
   const login = { body: { email: 'grace@example.com', password } }
   const { access_token: token } = (await client.expect('login', 200, login)).body
-  const { secret } = (await client.expect('enrolSecondFactor', 201, { token, body: { password } })).body
+  const { secret } = (await client.expect('enrollSecondFactor', 201, { token, body: { password } })).body
   const confirmation = { token, body: { code: authenticator(secret)() } }
   const [code = ''] = (await client.expect('confirmSecondFactor', 200, confirmation)).body.recovery_codes
   await page.goto(await invite(service, manager))

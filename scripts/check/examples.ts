@@ -7,7 +7,7 @@ import { type ProblemCode, problemTypes } from '../../src/problems/catalogue.ts'
  * valid, and succeed unless they need what an example cannot contain.
  */
 
-/** Operations that need what the service or an authenticator issues: a token, a code, or an enrolment that needs such a code. */
+/** Operations that need what the service or an authenticator issues: a token, a code, or an enrollment that needs such a code. */
 const needIssued = {
   completeLogin: 'invalid_credentials',
   refreshToken: 'invalid_credentials',

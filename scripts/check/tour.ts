@@ -517,7 +517,7 @@ const clearLastAdmin = async (account: Account, session: Session): Promise<strin
   const { body: tasks } = await session.expect('listUserTasks', 200, { params }, titles)
   for (const { id, title } of tasks.items.filter(isOwn))
     await session.expect('deleteTask', 204, { params: { task_id: id } }, `"${title}" moved to the trash`)
-  const { body: trash } = await session.expect('listTrash', 200, {}, titles)
+  const { body: trash } = await session.expect('listTrashedTasks', 200, {}, titles)
   for (const { id, title } of trash.items.filter(isOwn))
     await session.expect('deleteTrashedTask', 204, { params: { task_id: id } }, `"${title}" deleted`)
   const { body: tags } = await session.expect('listTags', 200, {}, ({ body }) =>

@@ -56,7 +56,7 @@ export const sessionOperations = [
   'listUserApiTokens',
   'revokeUserApiToken',
   'getSecondFactor',
-  'enrolSecondFactor',
+  'enrollSecondFactor',
   'confirmSecondFactor',
   'disableSecondFactor',
   'logoutOidc',

@@ -15,7 +15,7 @@ type Schemas = components['schemas']
 /** The operations of the contract's tag `invitations`. */
 export const invitationHandlers = ({ paging, invitations }: Deps) =>
   ({
-    async listInvitations(ctx, { path, params, query }) {
+    async listProjectInvitations(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
       return respond(await invitations.list(ctx, params.project_id, request))
     },

@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Occurrences } from '../domain/tasks/recurrence.ts'
-import { listOccurrences, previewRecurrence } from '../services/tasks/occurrences.ts'
+import { listTaskOccurrences, previewRecurrence } from '../services/tasks/occurrences.ts'
 import type { Handlers } from './handlers.ts'
 
 /** As many as the contract says. */
@@ -8,8 +8,8 @@ const defaultOccurrences = 10
 
 /** The operations about the dates of recurring tasks, of the contract's tag `tasks`. */
 export const recurrenceHandlers = {
-  async listOccurrences(ctx, { params, query: { limit = defaultOccurrences } }) {
-    return { status: 200, body: occurrenceList(await listOccurrences(ctx, params.task_id, limit)) }
+  async listTaskOccurrences(ctx, { params, query: { limit = defaultOccurrences } }) {
+    return { status: 200, body: occurrenceList(await listTaskOccurrences(ctx, params.task_id, limit)) }
   },
 
   async previewRecurrence(ctx, { body: { at, on, limit, ...recurrence } }) {

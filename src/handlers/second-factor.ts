@@ -12,8 +12,8 @@ export const secondFactorHandlers = ({ secondFactor }: Deps) =>
       return { status: 200, body: await getSecondFactor(ctx) }
     },
 
-    async enrolSecondFactor(ctx, { body }) {
-      const { secret, uri, qrCode } = await secondFactor.enrol(ctx, body.password)
+    async enrollSecondFactor(ctx, { body }) {
+      const { secret, uri, qrCode } = await secondFactor.enroll(ctx, body.password)
       return {
         status: 201,
         headers: { location: '/auth/second-factor' },

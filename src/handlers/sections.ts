@@ -5,7 +5,7 @@ import {
   createSection,
   deleteSection,
   getSection,
-  listSections,
+  listProjectSections,
   updateSection,
 } from '../services/tasks/sections.ts'
 import type { Handlers } from './handlers.ts'
@@ -19,9 +19,9 @@ type Section = components['schemas']['Section']
 /** The operations of the contract's tag `sections`. */
 export const sectionHandlers = ({ paging }: Deps) =>
   ({
-    async listSections(ctx, { path, params, query }) {
+    async listProjectSections(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(await listSections(ctx, params.project_id, request))
+      return respond(await listProjectSections(ctx, params.project_id, request))
     },
 
     async createSection(ctx, { params, body }) {

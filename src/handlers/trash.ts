@@ -5,7 +5,7 @@ import { restoreTask } from '../services/tasks/single.ts'
 import {
   getTrashedProject,
   getTrashedTask,
-  listTrash,
+  listTrashedTasks,
   listTrashedProjects,
   type Trash,
 } from '../services/tasks/trash.ts'
@@ -23,9 +23,9 @@ type Schemas = components['schemas']
 /** The operations of the contract's tag `trash`. */
 export const trashHandlers = ({ paging, trash }: Deps) =>
   ({
-    async listTrash(ctx, { path, query }) {
+    async listTrashedTasks(ctx, { path, query }) {
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await listTrash(ctx, filter, request))
+      return respond(await listTrashedTasks(ctx, filter, request))
     },
 
     async getTrashedTask(ctx, { params }) {

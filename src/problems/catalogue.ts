@@ -228,13 +228,13 @@ export const problemTypes = {
     status: 409,
     title: 'Second factor already enabled',
     cause: 'An account can have only one second factor, and this account already has one.',
-    remedy: 'Disable it before you enrol another one.',
+    remedy: 'Disable it before you enroll another one.',
   },
   second_factor_not_enrolled: {
     status: 409,
     title: 'Second factor not enrolled',
     cause: 'The account has no second factor to confirm or disable.',
-    remedy: 'Enrol one first.',
+    remedy: 'Enroll one first.',
   },
   no_password: {
     status: 409,

@@ -236,8 +236,8 @@ export const problems = {
           challenge('insufficient_scope', [scope].flat().join(' ')),
         ),
   secondFactorEnabled: () =>
-    new Problem('second_factor_enabled', 'Disable the second factor before you enrol another one.'),
-  secondFactorNotEnrolled: () => new Problem('second_factor_not_enrolled', 'Enrol a second factor first.'),
+    new Problem('second_factor_enabled', 'Disable the second factor before you enroll another one.'),
+  secondFactorNotEnrolled: () => new Problem('second_factor_not_enrolled', 'Enroll a second factor first.'),
   wrongCurrentPassword: (pointer: string) =>
     new Problem('wrong_password', 'The current password is wrong.', at(pointer, 'is wrong')),
   wrongCode: () =>

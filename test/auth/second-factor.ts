@@ -82,17 +82,17 @@ t.test('without the key of a secret, codes are refused and recovery codes work',
 
 t.test('a secret that is replaced while it is resealed keeps its new value', async (t) => {
   const ada = await service.register('busy')
-  const enrol = async (): Promise<string> => {
+  const enroll = async (): Promise<string> => {
     const request = { token: ada.token, body: { password: ada.password } }
-    return (await service.expect('enrolSecondFactor', 201, request)).body.secret
+    return (await service.expect('enrollSecondFactor', 201, request)).body.secret
   }
-  await enrol()
+  await enroll()
   let secret = ''
   const interrupted = {
     ...db,
     async run(...statement: Parameters<typeof db.run>) {
       const rows = await db.run(...statement)
-      if (statement[0].includes('from second_factors') && secret === '') secret = await enrol()
+      if (statement[0].includes('from second_factors') && secret === '') secret = await enroll()
       return rows
     },
   }

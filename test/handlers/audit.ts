@@ -231,13 +231,13 @@ const causes: Readonly<
   async 'second_factor.enrolled'() {
     const ada = await service.register('enrolling')
     const body = { password: ada.password }
-    await service.expect('enrolSecondFactor', 201, { token: ada.token, body, headers: client })
+    await service.expect('enrollSecondFactor', 201, { token: ada.token, body, headers: client })
     return own(ada)
   },
   async 'second_factor.confirmed'() {
     const ada = await service.register('confirming')
     const { token, password } = ada
-    const { body } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+    const { body } = await service.expect('enrollSecondFactor', 201, { token, body: { password } })
     const code = authenticator(body.secret)()
     await service.expect('confirmSecondFactor', 200, { token, body: { code }, headers: client })
     return own(ada)

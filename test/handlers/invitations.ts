@@ -77,7 +77,7 @@ const accept = (token: string, { token: bearer }: Pick<Account, 'token'> = guest
   at.call('acceptInvitation', { token: bearer, body: { token } })
 
 const list = async (project_id: string, { token }: Pick<Account, 'token'> = manager) =>
-  (await service.expect('listInvitations', 200, { token, params: { project_id } })).body.items
+  (await service.expect('listProjectInvitations', 200, { token, params: { project_id } })).body.items
 
 const revoke = ({ id, project_id }: Invited['invitation'], { token }: Pick<Account, 'token'> = manager) =>
   service.call('revokeInvitation', { token, params: { project_id, invitation_id: id } })
@@ -235,7 +235,7 @@ t.test('createInvitation', async (t) => {
   })
 })
 
-t.test('listInvitations', async (t) => {
+t.test('listProjectInvitations', async (t) => {
   t.test('200: invitations of this project, newest first, for managers and administrators', async (t) => {
     const project = await newProject()
     await invite((await newProject()).id)

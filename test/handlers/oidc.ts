@@ -452,13 +452,13 @@ t.test('reauthenticate', async (t) => {
 t.test('an account without a password', async (t) => {
   const { access_token: token, user } = await signIn('passwordless')
   const password = 'some password'
-  const refused = async (id: 'reauthenticate' | 'changePassword' | 'enrolSecondFactor', body: object) =>
+  const refused = async (id: 'reauthenticate' | 'changePassword' | 'enrollSecondFactor', body: object) =>
     t.equal((await service.expect(id, 409, { token, body })).body.code, 'no_password')
 
   t.test('409: each operation that takes the password', async (t) => {
     await refused('reauthenticate', { password })
     await refused('changePassword', { current_password: password, new_password: 'another password' })
-    await refused('enrolSecondFactor', { password })
+    await refused('enrollSecondFactor', { password })
     const change = {
       token,
       params: { user_id: user.id },
@@ -479,11 +479,11 @@ t.test('an account without a password', async (t) => {
     'a second factor is enrolled and disabled in a session that has authenticated recently',
     async (t) => {
       await forgetAuthentication(user)
-      const stale = await service.expect('enrolSecondFactor', 403, { token, body: {} })
+      const stale = await service.expect('enrollSecondFactor', 403, { token, body: {} })
       t.equal(stale.body.code, 'reauthentication_required')
       const fresh = await signIn('passwordless')
       const request = { token: fresh.access_token }
-      const { body } = await service.expect('enrolSecondFactor', 201, { ...request, body: {} })
+      const { body } = await service.expect('enrollSecondFactor', 201, { ...request, body: {} })
       const codeAt = authenticator(body.secret)
       await service.expect('confirmSecondFactor', 200, { ...request, body: { code: codeAt() } })
       await forgetLastCode(user)
@@ -497,7 +497,7 @@ t.test('an account without a password', async (t) => {
 
   t.test('400: an account with a password proves itself by it', async (t) => {
     const ada = await service.register('has-password')
-    const { body } = await service.expect('enrolSecondFactor', 400, { token: ada.token, body: {} })
+    const { body } = await service.expect('enrollSecondFactor', 400, { token: ada.token, body: {} })
     t.match(body.errors, [{ pointer: '/password' }])
   })
 

@@ -41,8 +41,8 @@ const set = ({ token }: Pick<Account, 'token'>, user_id: string, fields: object 
   service.call('setUserPassword', { token, params: { user_id }, body: { password: newPassword, ...fields } })
 
 /** Enables the second factor of an account. */
-const enrol = async ({ token, password }: Account): Promise<void> => {
-  const { body } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+const enroll = async ({ token, password }: Account): Promise<void> => {
+  const { body } = await service.expect('enrollSecondFactor', 201, { token, body: { password } })
   const code = new TOTP({ secret: Secret.fromBase32(body.secret) }).generate()
   await service.expect('confirmSecondFactor', 200, { token, body: { code } })
 }
@@ -295,7 +295,7 @@ t.test('resetPassword', async (t) => {
 
   t.test('204: the second factor stays enabled', async (t) => {
     const account = await service.register('twofold')
-    await enrol(account)
+    await enroll(account)
     t.equal((await reset(await mailedToken(account))).status, 204)
     const login = { body: { email: account.email, password: newPassword } }
     t.match((await service.expect('login', 401, login)).body, { code: 'second_factor_required' })
@@ -358,7 +358,7 @@ t.test('resetPassword', async (t) => {
 
   t.test('401: a challenge is not a reset token, nor the reverse', async (t) => {
     const account = await service.register('challenged')
-    await enrol(account)
+    await enroll(account)
     const login = { body: { email: account.email, password: account.password } }
     const { challenge } = (await service.expect('login', 401, login)).body
     t.match(challenge, /^twc_/)
@@ -445,7 +445,7 @@ t.test('setUserPassword', async (t) => {
 
   t.test('204: disables the second factor on request', async (t) => {
     const account = await service.register('locked-out')
-    await enrol(account)
+    await enroll(account)
     const login = { body: { email: account.email, password: newPassword } }
     for (const fields of [{}, { reset_second_factor: false }]) {
       t.equal((await set(admin, account.id, fields)).status, 204)
@@ -468,7 +468,7 @@ t.test('setUserPassword', async (t) => {
 
   t.test('204: invalidates pending challenges', async (t) => {
     const account = await service.register('halfway')
-    await enrol(account)
+    await enroll(account)
     const login = { body: { email: account.email, password: account.password } }
     const { challenge } = (await service.expect('login', 401, login)).body
     t.equal((await set(admin, account.id)).status, 204)

@@ -799,9 +799,10 @@ t.test('filters', async (t) => {
   t.strictSame(await idsOf(ada, { series_id: seriesIdOf(task) }), [], 'those of others are not listed')
 })
 
-t.test('listOccurrences', async (t) => {
+t.test('listTaskOccurrences', async (t) => {
   const list = async (account: Account, task_id: string, query: Readonly<Record<string, number>> = {}) =>
-    (await service.expect('listOccurrences', 200, { token: account.token, params: { task_id }, query })).body
+    (await service.expect('listTaskOccurrences', 200, { token: account.token, params: { task_id }, query }))
+      .body
   const task = await createTask(ada, {
     due_at: '2090-03-19T08:00:00Z',
     recurrence: { rule: 'FREQ=WEEKLY', time_zone: 'Europe/Berlin' },
@@ -820,7 +821,7 @@ t.test('listOccurrences', async (t) => {
     has_more: false,
     end_reason: 'no_recurrence',
   })
-  const hidden = await service.call('listOccurrences', { token: bob.token, params: { task_id: task.id } })
+  const hidden = await service.call('listTaskOccurrences', { token: bob.token, params: { task_id: task.id } })
   t.equal(hidden.status, 404)
 })
 

@@ -12,8 +12,8 @@ const admin = await service.register('admin')
 const { auditOf, signIn } = accountActions(service, admin)
 const { challengeOf, forgetLastCode, registerGuarded } = secondFactorActions(service)
 
-const enrol = async ({ token, password }: Account) =>
-  (await service.expect('enrolSecondFactor', 201, { token, body: { password } })).body
+const enroll = async ({ token, password }: Account) =>
+  (await service.expect('enrollSecondFactor', 201, { token, body: { password } })).body
 
 const confirm = ({ token }: Account, code: string) =>
   service.call('confirmSecondFactor', { token, body: { code } })
@@ -57,7 +57,7 @@ t.test('getSecondFactor', async (t) => {
   t.test('200: disabled, pending, enabled, and with one recovery code fewer', async (t) => {
     const ada = await service.register('watcher')
     t.strictSame(await stateOf(ada), disabledState)
-    const { secret } = await enrol(ada)
+    const { secret } = await enroll(ada)
     t.strictSame(await stateOf(ada), disabledState)
     const { body } = await service.expect('confirmSecondFactor', 200, {
       token: ada.token,
@@ -72,10 +72,10 @@ t.test('getSecondFactor', async (t) => {
   })
 })
 
-t.test('enrolSecondFactor', async (t) => {
+t.test('enrollSecondFactor', async (t) => {
   t.test('201: a secret, its otpauth URI, and a QR code', async (t) => {
     const ada = await service.register('enrolled')
-    const { body, headers } = await service.expect('enrolSecondFactor', 201, {
+    const { body, headers } = await service.expect('enrollSecondFactor', 201, {
       token: ada.token,
       body: { password: ada.password },
     })
@@ -90,15 +90,15 @@ t.test('enrolSecondFactor', async (t) => {
 
   t.test('201: the password alone signs in until confirmation', async (t) => {
     const ada = await service.register('undecided')
-    await enrol(ada)
+    await enroll(ada)
     await signIn(ada)
     t.strictSame(await stateOf(ada), disabledState)
   })
 
-  t.test('201: a second enrolment replaces the secret', async (t) => {
+  t.test('201: a second enrollment replaces the secret', async (t) => {
     const ada = await service.register('repeated')
-    const first = await enrol(ada)
-    const second = await enrol(ada)
+    const first = await enroll(ada)
+    const second = await enroll(ada)
     t.not(second.secret, first.secret)
     t.match(await confirm(ada, authenticator(first.secret)()), wrongCode)
     t.match(await confirm(ada, authenticator(second.secret)()), { status: 200 })
@@ -106,7 +106,7 @@ t.test('enrolSecondFactor', async (t) => {
 
   t.test('201: the database stores the secret encrypted', async (t) => {
     const ada = await service.register('sealed')
-    const { secret, otpauth_uri: uri } = await enrol(ada)
+    const { secret, otpauth_uri: uri } = await enroll(ada)
     const [row] = await db.run('select secret from second_factors where user_id = $1', [ada.id])
     const stored = row?.secret as Buffer
     t.equal(stored.length, 1 + 12 + 20 + 16, 'version, nonce, ciphertext, tag')
@@ -129,22 +129,22 @@ t.test('enrolSecondFactor', async (t) => {
   t.test('409 if one is enabled, which stays valid', async (t) => {
     const ada = await registerGuarded('settled')
     const body = { password: ada.password }
-    const refused = await service.expect('enrolSecondFactor', 409, { token: ada.token, body })
+    const refused = await service.expect('enrollSecondFactor', 409, { token: ada.token, body })
     t.equal(refused.body.code, 'second_factor_enabled')
     await service.expect('completeLogin', 200, {
       body: { challenge: await challengeOf(ada), code: ada.codeAt() },
     })
   })
 
-  t.test('409 or 201: a second enrolment never disables a factor confirmed at the same time', async (t) => {
+  t.test('409 or 201: a second enrollment never disables a factor confirmed at the same time', async (t) => {
     for (let round = 0; round < 5; round += 1) {
       const ada = await service.register(`racing${round}`)
-      const { secret } = await enrol(ada)
+      const { secret } = await enroll(ada)
       const codeAt = authenticator(secret)
       const { token, password } = ada
       const [confirmed, enrolled] = await Promise.all([
         confirm(ada, codeAt()),
-        service.call('enrolSecondFactor', { token, body: { password } }),
+        service.call('enrollSecondFactor', { token, body: { password } }),
       ])
       const statuses = `${confirmed.status} ${enrolled.status}`
       t.ok(['200 409', '409 201', '422 201'].includes(statuses), statuses)
@@ -155,19 +155,19 @@ t.test('enrolSecondFactor', async (t) => {
   t.test('422 for a wrong password, which counts as a failed attempt', async (t) => {
     const ada = await service.register('careless')
     const body = { password: 'wrong' }
-    t.match(await service.call('enrolSecondFactor', { token: ada.token, body }), wrongPassword)
+    t.match(await service.call('enrollSecondFactor', { token: ada.token, body }), wrongPassword)
     t.equal(await failuresOf(ada), 1)
     const [row] = await db.run('select from second_factors where user_id = $1', [ada.id])
     t.equal(row, undefined)
   })
 
-  testMalformed(t, 'enrolSecondFactor', { password: 'x' }, { password: malformedPasswords })
+  testMalformed(t, 'enrollSecondFactor', { password: 'x' }, { password: malformedPasswords })
 })
 
 t.test('confirmSecondFactor', async (t) => {
   t.test('200: ten recovery codes, stored as hashes', async (t) => {
     const ada = await service.register('confirmed')
-    const { secret } = await enrol(ada)
+    const { secret } = await enroll(ada)
     const code = authenticator(secret)()
     const { token } = ada
     const { body, headers } = await service.expect('confirmSecondFactor', 200, { token, body: { code } })
@@ -187,7 +187,7 @@ t.test('confirmSecondFactor', async (t) => {
 
   t.test('200: the code cannot be used to sign in', async (t) => {
     const ada = await service.register('overheard')
-    const codeAt = authenticator((await enrol(ada)).secret)
+    const codeAt = authenticator((await enroll(ada)).secret)
     const code = codeAt()
     t.match(await confirm(ada, code), { status: 200 })
     const challenge = await challengeOf(ada)
@@ -197,13 +197,13 @@ t.test('confirmSecondFactor', async (t) => {
 
   t.test('200 for one of several requests at the same time, 409 for the others', async (t) => {
     const ada = await service.register('eager')
-    const code = authenticator((await enrol(ada)).secret)()
+    const code = authenticator((await enroll(ada)).secret)()
     const replies = await Promise.all(Array.from({ length: 5 }, () => confirm(ada, code)))
     t.strictSame(countStatuses(replies), { 200: 1, 409: 4 })
     t.equal((await stateOf(ada)).recovery_codes_left, 10)
   })
 
-  t.test('409 without an enrolment', async (t) => {
+  t.test('409 without an enrollment', async (t) => {
     const ada = await service.register('hasty')
     t.match(await confirm(ada, '123456'), { status: 409, body: { code: 'second_factor_not_enrolled' } })
   })
@@ -216,7 +216,7 @@ t.test('confirmSecondFactor', async (t) => {
 
   t.test('422 for a wrong code, which counts as a failed attempt', async (t) => {
     const ada = await service.register('clumsy')
-    const codeAt = authenticator((await enrol(ada)).secret)
+    const codeAt = authenticator((await enroll(ada)).secret)
     t.match(await confirm(ada, wrongCodeOf(codeAt)), wrongCode)
     t.equal(await failuresOf(ada), 1)
     t.strictSame(await stateOf(ada), disabledState)
@@ -241,10 +241,10 @@ t.test('disableSecondFactor', async (t) => {
     }
   })
 
-  t.test('204: after a new enrolment, the codes of the previous one are invalid', async (t) => {
+  t.test('204: after a new enrollment, the codes of the previous one are invalid', async (t) => {
     const ada = await registerGuarded('changer')
     t.match(await disable(ada, ada.codeAt()), { status: 204 })
-    const codeAt = authenticator((await enrol(ada)).secret)
+    const codeAt = authenticator((await enroll(ada)).secret)
     t.match(await confirm(ada, codeAt()), { status: 200 })
     const challenge = await challengeOf(ada)
     for (const code of [ada.codeAt(1), ada.recoveryCodes[0]]) {
@@ -280,7 +280,7 @@ t.test('disableSecondFactor', async (t) => {
     const ada = await service.register('carefree')
     const notEnrolled = { status: 409, body: { code: 'second_factor_not_enrolled' } }
     t.match(await disable(ada, '123456'), notEnrolled)
-    const { secret } = await enrol(ada)
+    const { secret } = await enroll(ada)
     t.match(await disable(ada, authenticator(secret)()), notEnrolled)
     t.match(await confirm(ada, authenticator(secret)()), { status: 200 }, 'can still be confirmed')
   })
@@ -316,13 +316,13 @@ t.test('disableSecondFactor', async (t) => {
 })
 
 t.test('429 after five wrong passwords or codes, even for a right one', async (t) => {
-  const operations = ['enrolSecondFactor', 'disableSecondFactor'] as const
+  const operations = ['enrollSecondFactor', 'disableSecondFactor'] as const
   for (const operation of operations) {
     const ada = await registerGuarded(`locked-${operation.toLowerCase()}`)
     const code = ada.codeAt()
     const request = (password: string) => ({
       token: ada.token,
-      body: operation === 'enrolSecondFactor' ? { password } : { password, code },
+      body: operation === 'enrollSecondFactor' ? { password } : { password, code },
     })
     for (let failure = 0; failure < 5; failure += 1) {
       t.match(await service.call(operation, request('wrong')), wrongPassword)
@@ -331,7 +331,7 @@ t.test('429 after five wrong passwords or codes, even for a right one', async (t
     t.ok(headers.get('retry-after'))
   }
   const ada = await service.register('locked-confirm')
-  const codeAt = authenticator((await enrol(ada)).secret)
+  const codeAt = authenticator((await enroll(ada)).secret)
   for (let failure = 0; failure < 5; failure += 1) t.match(await confirm(ada, wrongCodeOf(codeAt)), wrongCode)
   t.match(await confirm(ada, codeAt()), { status: 429, body: { code: 'too_many_requests' } })
   t.strictSame(

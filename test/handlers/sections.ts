@@ -40,11 +40,14 @@ const createSection = async (project_id: string, name: string, place: object = {
   return (await service.expect('createSection', 201, request)).body
 }
 
-const listSections = async (project_id: string, { token }: Account = viewer): Promise<readonly Section[]> =>
-  (await service.expect('listSections', 200, { token, params: { project_id } })).body.items
+const listProjectSections = async (
+  project_id: string,
+  { token }: Account = viewer,
+): Promise<readonly Section[]> =>
+  (await service.expect('listProjectSections', 200, { token, params: { project_id } })).body.items
 
 const namesOf = async (project: string): Promise<string> =>
-  (await listSections(project)).map(({ name }) => name).join(' ')
+  (await listProjectSections(project)).map(({ name }) => name).join(' ')
 
 const pathOf = ({ project_id, id }: Section) => ({ project_id, section_id: id })
 
@@ -83,13 +86,13 @@ t.test('createSection', async (t) => {
       ),
     )
     t.strictSame(countStatuses(replies), { 201: 30 })
-    const sections = await listSections(other)
+    const sections = await listProjectSections(other)
     t.equal(new Set(sections.map(({ position }) => position)).size, 32)
     t.strictSame([sections.at(0)?.id, sections.at(-1)?.id], [first.id, last.id])
   })
 
   t.test('400 for before and after together', async (t) => {
-    const [section] = await listSections(project)
+    const [section] = await listProjectSections(project)
     const body = { name: 'Both', before: section?.id, after: section?.id }
     const reply = await service.expect('createSection', 400, { token: editor.token, params, body })
     t.strictSame(pointersOf(reply.body), ['/after'])
@@ -110,7 +113,7 @@ t.test('createSection', async (t) => {
       await service.expect('deleteSection', 409, { token, params: pathOf(section) }),
     ]
     for (const { body } of refused) t.equal(body.code, 'project_archived')
-    t.strictSame(await listSections(other), [section])
+    t.strictSame(await listProjectSections(other), [section])
   })
 
   t.test('422 for a place next to an unknown section, or one of another project', async (t) => {
@@ -124,7 +127,7 @@ t.test('createSection', async (t) => {
   })
 })
 
-t.test('listSections', async (t) => {
+t.test('listProjectSections', async (t) => {
   const project = await newProject()
   for (const name of ['a', 'b', 'c', 'd', 'e']) await createSection(project, name)
   const params = { project_id: project }
@@ -134,7 +137,11 @@ t.test('listSections', async (t) => {
     let cursor: string | null = ''
     while (cursor !== null) {
       const query: Record<string, string | number> = { limit: 2, ...(cursor !== '' && { cursor }) }
-      const { body } = await service.expect('listSections', 200, { token: viewer.token, params, query })
+      const { body } = await service.expect('listProjectSections', 200, {
+        token: viewer.token,
+        params,
+        query,
+      })
       names.push(...body.items.map(({ name }) => name))
       cursor = body.next_cursor
     }
@@ -143,8 +150,11 @@ t.test('listSections', async (t) => {
 
   t.test('404 for strangers, with the same body as for an unknown project', async (t) => {
     const { token } = stranger
-    const { body } = await service.expect('listSections', 404, { token, params })
-    const unknown = await service.expect('listSections', 404, { token, params: { project_id: unknownId } })
+    const { body } = await service.expect('listProjectSections', 404, { token, params })
+    const unknown = await service.expect('listProjectSections', 404, {
+      token,
+      params: { project_id: unknownId },
+    })
     t.strictSame(withoutRequest(body), withoutRequest(unknown.body))
   })
 })
@@ -187,10 +197,10 @@ t.test('updateSection', async (t) => {
     const third = await createSection(other, '3')
     // Nothing fits between equal positions.
     await db.run('update sections set position = $2 where project_id = $1', [other, first.position])
-    const before = await listSections(other)
+    const before = await listProjectSections(other)
     await update(third, { after: first.id })
     t.equal(await namesOf(other), '1 3 2')
-    const after = await listSections(other)
+    const after = await listProjectSections(other)
     t.equal(new Set(after.map(({ position }) => position)).size, 3)
     for (const { id, version, updated_at } of before) {
       const moved = after.find((section) => section.id === id)

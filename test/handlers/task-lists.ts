@@ -684,7 +684,7 @@ t.test('a page ends after about 1 MiB of JSON', async (t) => {
 
   for (const { id } of pages.flatMap(({ items }) => items))
     await service.expect('deleteTask', 204, { token: writer.token, params: { task_id: id } })
-  const { body: trash } = await service.expect('listTrash', 200, {
+  const { body: trash } = await service.expect('listTrashedTasks', 200, {
     token: writer.token,
     query: { limit: 200 },
   })

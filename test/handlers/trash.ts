@@ -21,7 +21,7 @@ const ifMatch = (etag: string | null): Call => ({ headers: { 'if-match': etag ??
 const trash = (account: Account, task: Task) => service.expect('deleteTask', 204, requestFor(account, task))
 
 const idsIn = async (
-  operation: 'listTrash' | 'listTasks' | 'listTags',
+  operation: 'listTrashedTasks' | 'listTasks' | 'listTags',
   { token }: Account,
   query: Call['query'] = {},
 ): Promise<string[]> =>
@@ -32,7 +32,10 @@ const tagCountOf = async ({ token, id }: Account): Promise<number | undefined> =
   return (await service.expect('listTags', 200, { token, query })).body.items[0]?.task_count
 }
 
-const totalOf = async (operation: 'listTrash' | 'listTasks', { token }: Account): Promise<number | null> =>
+const totalOf = async (
+  operation: 'listTrashedTasks' | 'listTasks',
+  { token }: Account,
+): Promise<number | null> =>
   (await service.expect(operation, 200, { token, query: { include_total: true } })).body.total
 
 /** A task with an assignee, a tag and an attachment, and another task of its owner. */
@@ -81,26 +84,26 @@ t.test('deleteTask moves a task to the trash', async (t) => {
   })
 })
 
-t.test('listTrash', async (t) => {
+t.test('listTrashedTasks', async (t) => {
   const { owner, assignee, stranger, task } = await fullTask('listed')
   const other = await createTask(owner, { title: 'Deleted too' })
   await trash(owner, task)
   await trash(admin, other)
 
   t.test('200 for users who could delete the tasks', async (t) => {
-    t.strictSame(await idsIn('listTrash', owner), [other.id, task.id])
-    t.equal(await totalOf('listTrash', owner), 2)
-    for (const person of [assignee, stranger]) t.strictSame(await idsIn('listTrash', person), [])
+    t.strictSame(await idsIn('listTrashedTasks', owner), [other.id, task.id])
+    t.equal(await totalOf('listTrashedTasks', owner), 2)
+    for (const person of [assignee, stranger]) t.strictSame(await idsIn('listTrashedTasks', person), [])
     t.strictSame(
-      await idsIn('listTrash', admin),
+      await idsIn('listTrashedTasks', admin),
       [],
       'an administrator who has deleted a task, and owns none',
     )
-    t.ok((await idsIn('listTrash', admin, { all: true })).includes(task.id))
+    t.ok((await idsIn('listTrashedTasks', admin, { all: true })).includes(task.id))
   })
 
   t.test('200: tasks have deleted_at, a new version, and otherwise the same fields', async (t) => {
-    const { body } = await service.expect('listTrash', 200, { token: owner.token })
+    const { body } = await service.expect('listTrashedTasks', 200, { token: owner.token })
     const item = body.items.find(({ id }) => id === task.id)
     if (item === undefined) throw new Error('The list does not have the task')
     const { deleted_at, version, revision, updated_at, ...fields } = item
@@ -144,7 +147,7 @@ t.test('restoreTask', async (t) => {
       params: { attach_id: attachmentId },
     })
     t.equal(Buffer.from(file.body as unknown as Uint8Array).toString(), 'hello')
-    t.strictSame(await idsIn('listTrash', owner), [])
+    t.strictSame(await idsIn('listTrashedTasks', owner), [])
     await service.expect('restoreTask', 404, requestFor(owner, task))
   })
 
@@ -178,7 +181,7 @@ t.test('deleteTrashedTask', async (t) => {
     for (const operation of ['getTrashedTask', 'restoreTask', 'deleteTrashedTask', 'getTask'] as const)
       await service.expect(operation, 404, requestFor(owner, task))
     await eventually('the file is removed', async () => String(await keys()) === String(before))
-    t.strictSame(await idsIn('listTrash', owner), [])
+    t.strictSame(await idsIn('listTrashedTasks', owner), [])
   })
 
   t.test('404 for a task that is not in the trash, 412 for the ETag from before the deletion', async () => {
@@ -210,7 +213,7 @@ t.test('tasks are permanently deleted after 30 days in the trash', async (t) => 
   await db.run(`update tasks set deleted_at = now() - interval '29 days 23 hours' where id = $1`, [young.id])
   t.equal(config.trashDays, 30, 'the default retention')
   await runJobs(jobDepsOf(service))
-  t.strictSame(await idsIn('listTrash', owner), [young.id])
+  t.strictSame(await idsIn('listTrashedTasks', owner), [young.id])
   t.equal((await keys()).length, files.length - 1, 'its file is removed in the same run')
   await service.expect('restoreTask', 200, requestFor(owner, young))
   await service.expect('getTask', 200, requestFor(owner, kept))

@@ -113,7 +113,7 @@ t.test('invitations of spellings of one address replace each other, and share a 
     service.invitations.slice(before).map(({ to }) => to),
     Array.from({ length: 5 }, () => email),
   )
-  const { body } = await service.expect('listInvitations', 200, { token, params: { project_id } })
+  const { body } = await service.expect('listProjectInvitations', 200, { token, params: { project_id } })
   t.strictSame(
     body.items.map((one) => one.email),
     [email],

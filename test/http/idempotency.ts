@@ -77,7 +77,7 @@ const withoutKey: readonly OperationId[] = [
   'createUpload',
   'createImportUpload',
   'createExportLink',
-  'enrolSecondFactor',
+  'enrollSecondFactor',
 ]
 
 t.test('only listed POSTs create resources without an Idempotency-Key', async (t) => {

@@ -99,13 +99,13 @@ const fillings: Partial<Record<OperationId, (world: World) => Promise<Record<str
     return { ...params }
   },
   listTeamMembers: async ({ newTeamMember }) => ({ ...(await newTeamMember()).params }),
-  async listInvitations(world) {
+  async listProjectInvitations(world) {
     const { project_id } = (await world.newInvitation()).invitation
     const body = { email: `${world.newName()}@example.com`, role: 'viewer' }
     await again('createInvitation', world, { params: { project_id }, body })
     return { project_id }
   },
-  async listSections(world) {
+  async listProjectSections(world) {
     const { project_id } = await world.newSection()
     await again('createSection', world, { params: { project_id }, body: { name: 'Another' } })
     return { project_id }

@@ -8,7 +8,10 @@ const service = await startService(t)
 const { createTag, createTask, readTask } = taskActions(service)
 const admin = await service.register('admin')
 
-type ListId = Extract<OperationId, 'listTasks' | 'listUserTasks' | 'listTags' | 'listTaskTags' | 'listTrash'>
+type ListId = Extract<
+  OperationId,
+  'listTasks' | 'listUserTasks' | 'listTags' | 'listTaskTags' | 'listTrashedTasks'
+>
 
 interface Page {
   readonly items: readonly { readonly id: string }[]
@@ -39,7 +42,7 @@ const fillLists = async (owner: Account, count: number): Promise<Listing[]> => {
     { operation: 'listUserTasks', path: `/users/${owner.id}/tasks`, params: { user_id: owner.id } },
     { operation: 'listTags', path: '/tags', params: {} },
     { operation: 'listTaskTags', path: `/tasks/${id}/tags`, params: { task_id: id } },
-    { operation: 'listTrash', path: '/trash', params: {} },
+    { operation: 'listTrashedTasks', path: '/trash', params: {} },
   ]
 }
 

@@ -21,7 +21,7 @@ const idsIn = (path: string, operation: Operation): Record<string, string> | nul
 
 /** What they create is read as part of a list, or shows a secret only once. */
 const unreadable = new Set<Operation['id']>([
-  'enrolSecondFactor',
+  'enrollSecondFactor',
   'createApiToken',
   'createInvitation',
   'createUpload',

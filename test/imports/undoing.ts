@@ -91,7 +91,7 @@ t.test('moves what nobody has changed to the trash, and says what stays', async 
     result: { created: 6, undone: 3, kept: 3 },
   })
   t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Kept', 'Deep', 'Above the kept']))
-  const { body: trash } = await service.expect('listTrash', 200, { token })
+  const { body: trash } = await service.expect('listTrashedTasks', 200, { token })
   t.strictSame(new Set(trash.items.map(({ title }) => title)), new Set(['Above', 'Below', 'Alone']))
   t.match(await rowsOf(service, ada, ran.id, 'kept'), [
     { code: 'changed' },
@@ -212,7 +212,7 @@ t.test('keeps a project that somebody has changed', async (t) => {
   t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 1 } })
   t.strictSame([...(await tasksOf(ada, { project_id: project?.id ?? '' })).keys()], ['Mine'])
   const params = { project_id: project?.id ?? '' }
-  const { body: sections } = await service.expect('listSections', 200, { token, params })
+  const { body: sections } = await service.expect('listProjectSections', 200, { token, params })
   t.strictSame(sections.items, [], 'a section that is empty again is gone')
 })
 
@@ -236,7 +236,7 @@ t.test('deletes a section that it has begun to empty, whatever happens to it mea
     const cards = Array.from({ length: tasksPerBatch + 1 }, (_, n) => `Paint ${n}`)
     const ran = await ranImport(service, ada, board(...cards), { project_id: project.id })
     const params = { project_id: project.id }
-    const { body: sections } = await service.expect('listSections', 200, { token, params })
+    const { body: sections } = await service.expect('listProjectSections', 200, { token, params })
     const [section] = sections.items
     const tasksIn = async (): Promise<number> => {
       const [row] = await db.run('select count(*)::int as n from tasks where section_id = $1', [
@@ -256,7 +256,7 @@ t.test('deletes a section that it has begun to empty, whatever happens to it mea
       what,
     )
     t.equal(await tasksIn(), 0)
-    const { body: left } = await service.expect('listSections', 200, { token, params })
+    const { body: left } = await service.expect('listProjectSections', 200, { token, params })
     t.strictSame(left.items, [], what)
   }
 })
@@ -447,7 +447,7 @@ t.test('keeps a project of which somebody has changed the sections', async (t) =
       const { token } = ada
       const ran = await ranImport(service, ada, board('Plant'))
       const project_id = (await projectsOf(ada))[0]?.id ?? ''
-      const { body } = await service.expect('listSections', 200, { token, params: { project_id } })
+      const { body } = await service.expect('listProjectSections', 200, { token, params: { project_id } })
       await work(ada, project_id, body.items[0]?.id ?? '')
       await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
       await settledImport(service, ada, ran.id)
@@ -461,7 +461,10 @@ t.test('keeps a project of which somebody has changed the sections', async (t) =
               ['section', 'changed'],
             ],
       )
-      const { body: left } = await service.expect('listSections', 200, { token, params: { project_id } })
+      const { body: left } = await service.expect('listProjectSections', 200, {
+        token,
+        params: { project_id },
+      })
       t.match(left.items, [{ name: 'Mine' }])
     })
 })

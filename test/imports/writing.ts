@@ -594,7 +594,7 @@ t.test('a section that was deleted here, and another place', async (t) => {
   await ranImport(service, ada, board('Plant'))
   const [garden] = await projectsOf(ada)
   const params = { project_id: garden?.id ?? '' }
-  const { body: sections } = await service.expect('listSections', 200, { token, params })
+  const { body: sections } = await service.expect('listProjectSections', 200, { token, params })
   for (const { id: section_id } of sections.items)
     await service.expect('deleteSection', 204, { token, params: { ...params, section_id } })
   t.match((await ranImport(service, ada, board('Plant', 'Water'))).result, { refused: 0 })

@@ -57,7 +57,7 @@ const newData = async (name: string) => {
   /** What has not been deleted. */
   const left = async () => {
     const token = await signIn(ada)
-    const trash = await service.expect('listTrash', 200, { token })
+    const trash = await service.expect('listTrashedTasks', 200, { token })
     const history = await service.expect('listTaskEvents', 200, { token, params: { task_id: kept.id } })
     const audit = await service.expect('listAuditEvents', 200, {
       token: await signIn(admin),

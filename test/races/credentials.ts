@@ -101,7 +101,7 @@ for (const ending of everyEnding) {
 t.test('login waits while the second factor is confirmed: 401 with a challenge', async (t) => {
   const account = await registerOne()
   const { email, password, token } = account
-  await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+  await service.expect('enrollSecondFactor', 201, { token, body: { password } })
   const before = await count('sessions', account)
   const reply = await resultAfter(
     t,
@@ -186,7 +186,7 @@ t.test('exchangeOidcCode', async (t) => {
 /** Changes of the caller's own credentials, whose session ends meanwhile. */
 const ownWrites: Readonly<Partial<Record<OperationId, (account: GuardedAccount) => Call | Promise<Call>>>> = {
   createApiToken: () => ({ body: { name: 'left behind', scopes: ['tasks:read'] } }),
-  enrolSecondFactor: async (account) => {
+  enrollSecondFactor: async (account) => {
     await db.run('delete from second_factors where user_id = $1', [account.id])
     return { body: { password: account.password } }
   },
@@ -216,7 +216,7 @@ for (const [operation, request] of Object.entries(ownWrites) as [OperationId, ty
     })
 }
 
-for (const operation of ['enrolSecondFactor', 'disableSecondFactor', 'reauthenticate'] as const)
+for (const operation of ['enrollSecondFactor', 'disableSecondFactor', 'reauthenticate'] as const)
   t.test(`${operation} waits while the password changes in the same session: 422`, async (t) => {
     const account = await registerGuardedOne()
     const call = { ...(await ownWrites[operation]?.(account)), token: account.token }
@@ -227,11 +227,11 @@ for (const operation of ['enrolSecondFactor', 'disableSecondFactor', 'reauthenti
     t.match(reply, { status: 422, body: { code: 'wrong_password', errors: [{ pointer: '/password' }] } })
   })
 
-t.test('enrolSecondFactor waits while another one is confirmed: 409', async (t) => {
+t.test('enrollSecondFactor waits while another one is confirmed: 409', async (t) => {
   const { id, token, password } = await registerOne()
   const change = `insert into second_factors (user_id, secret, confirmed_at) values ('${id}', '', now())`
   const reply = await resultAfter(t, { hold: [heldAccount({ id })], change }, () =>
-    service.call('enrolSecondFactor', { token, body: { password } }),
+    service.call('enrollSecondFactor', { token, body: { password } }),
   )
   t.match(reply, { status: 409, body: { code: 'second_factor_enabled' } })
 })

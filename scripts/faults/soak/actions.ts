@@ -53,7 +53,7 @@ export const everydayActions =
       await expect(user, 'listTags', 200, { query })
       await expect(user, 'listTaskAttachments', 200, { params: { task_id: user.folder } })
       await expect(user, 'listTaskChanges', 200, { query })
-      await expect(user, 'listTrash', 200, { query })
+      await expect(user, 'listTrashedTasks', 200, { query })
     }
 
     const changeTwice = async (user: Writer): Promise<void> => {

@@ -41,7 +41,7 @@ const selectOwn = builtStatement('second_factors.select', { user_id: 'uuid' }, (
 export type Enrolled = Pick<SecondFactor, 'isConfirmed'>
 
 /** What the caller has enrolled; null when nothing. */
-export const selectOwnEnrolment = async ({
+export const selectOwnEnrollment = async ({
   db,
   principal,
 }: StatementContext<Principal>): Promise<Enrolled | null> => {

@@ -5,7 +5,7 @@ import { recordAudit } from '../../db/activity/audit.ts'
 import type { TransactionContext } from '../../db/statements/context.ts'
 import { pipeline } from '../../db/engine/pipeline.ts'
 import { renewAuthentication } from '../../db/accounts/reauthentication.ts'
-import { selectOwnEnrolment } from '../../db/accounts/second-factors.ts'
+import { selectOwnEnrollment } from '../../db/accounts/second-factors.ts'
 import type { KeyRing } from '../../domain/shared/key-ring.ts'
 import type { SessionPrincipal } from '../../domain/shared/permissions.ts'
 import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
@@ -42,7 +42,7 @@ export const createReauthenticate = ({
   },
 
   async byCode(ctx, text) {
-    expectConfirmed(await selectOwnEnrolment(ctx))
+    expectConfirmed(await selectOwnEnrollment(ctx))
     const attemptKey = await countCodeAttempt(ctx, attemptKeys, ctx.principal.userId)
     const isProven = await transaction(ctx, async (tx) => {
       const account = expectSignedIn(await lockOwnAccount(tx))

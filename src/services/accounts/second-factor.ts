@@ -12,7 +12,7 @@ import {
   type Enrolled,
   removeSecondFactor,
   replaceSecret,
-  selectOwnEnrolment,
+  selectOwnEnrollment,
   selectSecondFactorState,
 } from '../../db/accounts/second-factors.ts'
 import type { KeyRing } from '../../domain/shared/key-ring.ts'
@@ -24,7 +24,7 @@ import { type OpContext, transaction } from '../shared/context.ts'
 import { expectMay, expectSignedIn } from '../shared/expectations.ts'
 
 /** An unconfirmed TOTP secret, and its URI for authenticator apps, also as an image. */
-interface Enrolment {
+interface Enrollment {
   readonly secret: string
   readonly uri: string
   readonly qrCode: string
@@ -37,7 +37,7 @@ export interface SecondFactors {
    *
    * @throws Problem 409 when one is enabled, 422 when the password is wrong, 429 after too many wrong ones
    */
-  enrol(ctx: OpContext<SessionPrincipal>, password: string | undefined): Promise<Enrolment>
+  enroll(ctx: OpContext<SessionPrincipal>, password: string | undefined): Promise<Enrollment>
   /**
    * Enables the enrolled second factor. Returns its recovery codes.
    *
@@ -62,7 +62,7 @@ export const createSecondFactors = ({
   attemptKeys,
   secondFactorKeys,
 }: Deps): SecondFactors => ({
-  async enrol(ctx, password) {
+  async enroll(ctx, password) {
     const checked = await checkPassword(ctx, { password, pointer })
     const plain = newTotpSecret()
     const { userId } = ctx.principal
@@ -84,7 +84,7 @@ export const createSecondFactors = ({
 
   async confirm(ctx, code) {
     const { userId } = ctx.principal
-    expectToConfirm(await selectOwnEnrolment(ctx))
+    expectToConfirm(await selectOwnEnrollment(ctx))
     const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const { codes, hashes: recoveryHashes } = newRecoveryCodes()
     const isConfirmed = await transaction(ctx, async (tx) => {
@@ -107,7 +107,7 @@ export const createSecondFactors = ({
     const { userId } = ctx.principal
     // Whether the password may be missing comes first, like all that is wrong with the request.
     const proven = password === undefined ? await checkPassword(ctx, { password, pointer }) : null
-    expectConfirmed(await selectOwnEnrolment(ctx))
+    expectConfirmed(await selectOwnEnrollment(ctx))
     const checked = proven ?? (await checkPassword(ctx, { password, pointer }))
     const codeKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const isDisabled = await transaction(ctx, async (tx) => {

@@ -13,7 +13,7 @@ import { expectRecurrence } from './recurrence.ts'
  *
  * @throws Problem 404
  */
-export const listOccurrences = async (
+export const listTaskOccurrences = async (
   ctx: OpContext<Principal>,
   id: string,
   limit: number,

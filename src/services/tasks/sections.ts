@@ -54,7 +54,7 @@ type SectionPatch = Partial<NewSection>
 type SectionExpectation = Pick<SectionPatch, 'name'>
 
 /** A page of the sections of a project. @throws Problem 404 */
-export const listSections = async (
+export const listProjectSections = async (
   ctx: OpContext<Principal>,
   projectId: string,
   page: PageRequest,

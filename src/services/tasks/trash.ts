@@ -56,7 +56,7 @@ export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
 })
 
 /** A page of the tasks in the trash. @throws Problem 403 */
-export const listTrash = async (
+export const listTrashedTasks = async (
   ctx: OpContext<Principal>,
   filter: TrashFilter,
   page: PageRequest,
