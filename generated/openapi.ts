@@ -1872,7 +1872,7 @@ export interface paths {
         };
         /**
          * List your reminders
-         * @description Returns your reminders of tasks that you can see, in the order of their times. Those that are still to come are listed with `pending=true`. Reminders are private: only you can list, read and change them. They are deleted 30 days after their time.
+         * @description Returns your reminders of tasks that you can see, in the order of their times. Those that are still to come are listed with `is_pending=true`. Reminders are private: only you can list, read and change them. They are deleted 30 days after their time.
          */
         get: operations["listReminders"];
         put?: never;
@@ -6147,7 +6147,7 @@ export interface components {
         };
         /** @description The status of a second factor. */
         SecondFactor: {
-            enabled: boolean;
+            is_enabled: boolean;
             /**
              * Format: date-time
              * @description When it was enabled.
@@ -12335,7 +12335,7 @@ export interface operations {
                 /** @description Only reminders of one of these tasks. Repeat the parameter for several tasks. */
                 task_id?: components["parameters"]["ReminderTaskFilter"];
                 /** @description If true, only reminders that are still to come. If false, all others. */
-                pending?: components["parameters"]["Pending"];
+                is_pending?: components["parameters"]["Pending"];
                 /** @description Only reminders due at or after this time; with a date, on that day or later. */
                 remind_after?: components["parameters"]["RemindAfter"];
                 /** @description Only reminders due before this time; with a date, before that day. */

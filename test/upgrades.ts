@@ -77,11 +77,16 @@ const startUpgraded = (t: Test, { dataDir, connection }: Installation): Promise<
 const withoutHash = (value: unknown, path: string): unknown =>
   path === '/headers/etag' ? String(value).replace(/\.[\w-]+"$/, '"') : value
 
-/** A recorded value with the fields of an occurrence in one object, as they are since 0.3. */
+/** The names since 0.3 of fields of responses. */
+const renamedFields: Readonly<Record<string, string>> = { enabled: 'is_enabled' }
+
+/** A recorded value with the names of 0.3, and the fields of an occurrence in one object, as they are since. */
 const asNow = (recorded: unknown): unknown => {
   if (Array.isArray(recorded)) return recorded.map(asNow)
   if (typeof recorded !== 'object' || recorded === null) return recorded
-  const values = Object.fromEntries(Object.entries(recorded).map(([name, value]) => [name, asNow(value)]))
+  const values = Object.fromEntries(
+    Object.entries(recorded).map(([name, value]) => [renamedFields[name] ?? name, asNow(value)]),
+  )
   if (!('occurrence_number' in values)) return values
   const { series_id, occurrence_number: number, occurrence_at: at, occurrence_on: on, ...others } = values
   const { next_task_id, ...rest } = others

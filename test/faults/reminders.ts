@@ -51,7 +51,7 @@ const remind = async (t: Test, environment: ServiceEnvironment): Promise<void> =
   }
 
   const pending = async (): Promise<number> => {
-    const query = { pending: true, limit: 1, include_total: true }
+    const query = { is_pending: true, limit: 1, include_total: true }
     return (await client.expect('listReminders', 200, { token, query })).body.total ?? total
   }
   for (const fired of kills) {

@@ -454,7 +454,7 @@ t.test('setUserPassword', async (t) => {
     t.equal((await set(admin, account.id, { reset_second_factor: true })).status, 204)
     const { body } = await service.expect('login', 200, login)
     const state = await service.expect('getSecondFactor', 200, { token: body.access_token })
-    t.strictSame(state.body, { enabled: false, confirmed_at: null, recovery_codes_left: 0 })
+    t.strictSame(state.body, { is_enabled: false, confirmed_at: null, recovery_codes_left: 0 })
     const event = (await auditOf(account)).find(({ action }) => action === 'second_factor.disabled')
     t.match(event, { actor_id: admin.id, user_id: account.id })
     t.equal(

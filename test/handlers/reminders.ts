@@ -214,8 +214,8 @@ t.test('listReminders', async (t) => {
     const idsOf = async (query: object) => (await list(query, bob)).map(({ id }) => id)
     const eitherTask = { task_id: [one.id, two.id, third.id] }
     t.strictSame(await idsOf(eitherTask), [past.id, next.id, later.id, undated.id])
-    t.strictSame(await idsOf({ ...eitherTask, pending: true }), [next.id, later.id])
-    t.strictSame(await idsOf({ ...eitherTask, pending: false }), [past.id, undated.id])
+    t.strictSame(await idsOf({ ...eitherTask, is_pending: true }), [next.id, later.id])
+    t.strictSame(await idsOf({ ...eitherTask, is_pending: false }), [past.id, undated.id])
     t.strictSame(await idsOf({ task_id: [two.id] }), [next.id])
     t.strictSame(await idsOf({ ...eitherTask, remind_after: dueOn, remind_before: '2090-02-01' }), [next.id])
 

@@ -26,7 +26,7 @@ const stateOf = async ({ token }: Account) => (await service.expect('getSecondFa
 const failuresOf = async (account: Account): Promise<number> =>
   (await auditOf(account)).filter(({ action }) => action === 'proof.failed').length
 
-const disabledState = { enabled: false, confirmed_at: null, recovery_codes_left: 0 }
+const disabledState = { is_enabled: false, confirmed_at: null, recovery_codes_left: 0 }
 const wrongCode = { status: 422, body: { code: 'wrong_code', errors: [{ pointer: '/code' }] } }
 const wrongPassword = { status: 422, body: { code: 'wrong_password', errors: [{ pointer: '/password' }] } }
 const malformedCodes = ['', '12345', '1'.repeat(33), '12345\u0661', '123456\n', '12_456', null, 123456]
@@ -64,7 +64,7 @@ t.test('getSecondFactor', async (t) => {
       body: { code: authenticator(secret)() },
     })
     const state = await stateOf(ada)
-    t.match(state, { enabled: true, recovery_codes_left: 10 })
+    t.match(state, { is_enabled: true, recovery_codes_left: 10 })
     t.ok(Math.abs(Date.parse(state.confirmed_at ?? '') - Date.now()) < 60_000)
     const code = body.recovery_codes[3] ?? ''
     await service.expect('completeLogin', 200, { body: { challenge: await challengeOf(ada), code } })
@@ -148,7 +148,7 @@ t.test('enrollSecondFactor', async (t) => {
       ])
       const statuses = `${confirmed.status} ${enrolled.status}`
       t.ok(['200 409', '409 201', '422 201'].includes(statuses), statuses)
-      t.equal((await stateOf(ada)).enabled, confirmed.status === 200)
+      t.equal((await stateOf(ada)).is_enabled, confirmed.status === 200)
     }
   })
 
@@ -290,7 +290,7 @@ t.test('disableSecondFactor', async (t) => {
     const code = ada.codeAt()
     t.match(await disable({ ...ada, password: 'wrong' }, code), wrongPassword)
     t.equal(await failuresOf(ada), 1)
-    t.equal((await stateOf(ada)).enabled, true)
+    t.equal((await stateOf(ada)).is_enabled, true)
     t.match(await disable(ada, code), { status: 204 }, 'the code is still valid')
   })
 
@@ -302,7 +302,7 @@ t.test('disableSecondFactor', async (t) => {
     }
     for (const code of [...used, wrongCodeOf(ada.codeAt)]) t.match(await disable(ada, code), wrongCode)
     t.equal(await failuresOf(ada), 3)
-    t.equal((await stateOf(ada)).enabled, true)
+    t.equal((await stateOf(ada)).is_enabled, true)
     await forgetLastCode(ada)
     t.match(await disable(ada, ada.codeAt()), { status: 204 })
   })

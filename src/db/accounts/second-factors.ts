@@ -19,9 +19,9 @@ export type SecondFactorCode = { readonly step: number } | { readonly recoveryHa
 const selectState = query(
   'second_factors.select_state',
   {},
-  { enabled: 'bool', confirmed_at: 'text?', recovery_codes_left: 'int' },
+  { is_enabled: 'bool', confirmed_at: 'text?', recovery_codes_left: 'int' },
   (p) => sql`
-    select ${factor.confirmed_at} is not null as enabled, ${instantText(factor.confirmed_at)} as confirmed_at,
+    select ${factor.confirmed_at} is not null as is_enabled, ${instantText(factor.confirmed_at)} as confirmed_at,
       (select count(*)::int from recovery_codes where ${recoveryCodes.user_id} = ${p.caller}) as recovery_codes_left
     from (select) one left join second_factors factor on ${factor.user_id} = ${p.caller}`,
 )

@@ -70,7 +70,7 @@ export const viewReminder = async (tx: TransactionContext<Principal>, id: string
 /** Filters of the list. */
 export interface ReminderFilter {
   readonly task_id?: readonly string[]
-  readonly pending?: boolean
+  readonly is_pending?: boolean
   readonly remind_after?: string
   readonly remind_before?: string
 }
@@ -80,7 +80,7 @@ const remindsBy = (end: keyof typeof rangeOperators) =>
 
 const filters = {
   task_id: filterOneOf('uuid', item.task_id),
-  pending: filterBy('bool', (pending) => sql`(${item.fires_at} is not null) = ${pending}`),
+  is_pending: filterBy('bool', (isPending) => sql`(${item.fires_at} is not null) = ${isPending}`),
   remind_after: remindsBy('after'),
   remind_before: remindsBy('before'),
 }
