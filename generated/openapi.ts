@@ -5518,7 +5518,7 @@ export interface components {
              * Format: date-time
              * @description When it ended.
              */
-            finished_at: string | null;
+            ended_at: string | null;
         };
         /** @description The options of a new link. */
         ExportLinkCreate: {
@@ -5718,7 +5718,7 @@ export interface components {
              * Format: date-time
              * @description When it ended.
              */
-            finished_at: string | null;
+            ended_at: string | null;
         };
         /** @description A page of imports. */
         ImportList: components["schemas"]["Page"] & {
@@ -5775,7 +5775,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
             /** Format: date-time */
-            readonly finished_at?: string | null;
+            readonly ended_at?: string | null;
         };
         /** @description What to run. */
         ImportRun: {

@@ -78,7 +78,7 @@ const withoutHash = (value: unknown, path: string): unknown =>
   path === '/headers/etag' ? String(value).replace(/\.[\w-]+"$/, '"') : value
 
 /** The names since 0.3 of fields of responses. */
-const renamedFields: Readonly<Record<string, string>> = { enabled: 'is_enabled' }
+const renamedFields: Readonly<Record<string, string>> = { enabled: 'is_enabled', finished_at: 'ended_at' }
 
 /** A recorded value with the names of 0.3, and the fields of an occurrence in one object, as they are since. */
 const asNow = (recorded: unknown): unknown => {

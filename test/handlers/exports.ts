@@ -120,7 +120,7 @@ t.test('createExport', async (t) => {
       sha256: /^[0-9a-f]{64}$/,
     })
     t.equal(finished.progress.done, finished.progress.total)
-    const inThreeDays = Date.parse(finished.expires_at ?? '') - Date.parse(finished.finished_at ?? '')
+    const inThreeDays = Date.parse(finished.expires_at ?? '') - Date.parse(finished.ended_at ?? '')
     t.ok(Math.abs(inThreeDays - 3 * 86_400_000) < 10_000)
 
     const entries = await entriesOf(await archiveOf(service, ada, finished))
@@ -353,7 +353,7 @@ t.test('cancelExport', async (t) => {
     const request = { token: ada.token, params: { export_id: running.id } }
     await service.expect('cancelExport', 412, { ...request, headers: { 'if-match': '"99"' } })
     const { body } = await service.expect('cancelExport', 200, request)
-    t.match(body, { status: 'cancelled', poll_after_seconds: null, finished_at: /Z$/ })
+    t.match(body, { status: 'cancelled', poll_after_seconds: null, ended_at: /Z$/ })
     put = presentPut
     end()
     await eventually('its file is gone', () => isGone(storage, key))

@@ -138,7 +138,7 @@ t.test('createImport', async (t) => {
       preview: null,
       result: null,
       version: 1,
-      finished_at: null,
+      ended_at: null,
     })
     t.equal(headers.get('location'), `/imports/${body.id}`)
     const inAWeek = Date.parse(body.file_expires_at ?? '') - Date.parse(body.created_at)
@@ -297,7 +297,7 @@ t.test('getImport, listImports, listImportRows', async (t) => {
 t.test('updateImport', async (t) => {
   t.test('200: a file that is not recognized is read as the format that is set', async (t) => {
     const unknown = await upload({ name: 'notes.txt', content: '\u0000\u0001\u0002' })
-    t.match(unknown, { status: 'failed', failure: 'unknown_format', format: null, finished_at: /Z$/ })
+    t.match(unknown, { status: 'failed', failure: 'unknown_format', format: null, ended_at: /Z$/ })
     const damaged = await patch(unknown, { format: 'trello' })
     t.match(damaged, { status: 'failed', failure: 'damaged', format: 'trello' })
 
@@ -309,7 +309,7 @@ t.test('updateImport', async (t) => {
       status: 'ready',
       failure: null,
       format: 'trello',
-      finished_at: null,
+      ended_at: null,
       preview: { tasks: 1 },
     })
     t.ok(ready.version > cards.version)
@@ -502,7 +502,7 @@ t.test('runImport', async (t) => {
   t.test('200: with an API token; tasks without a project are personal', async (t) => {
     const { token } = await createApiToken(ada, { scopes: ['imports:write'] })
     const ran = await ranImport(service, { token }, otherTable())
-    t.match(ran, { status: 'finished', result: { created: 1 }, finished_at: /Z$/, poll_after_seconds: null })
+    t.match(ran, { status: 'finished', result: { created: 1 }, ended_at: /Z$/, poll_after_seconds: null })
     t.match(await taskOf(ran), { project_id: null, owner_id: ada.id })
   })
 
@@ -632,7 +632,7 @@ t.test('cancelImport', async (t) => {
       body: fileForm('title\nOne\n', 'tasks.csv'),
     })
     await isHeld
-    const cancelled = { status: 'cancelled', poll_after_seconds: null, finished_at: /Z$/ }
+    const cancelled = { status: 'cancelled', poll_after_seconds: null, ended_at: /Z$/ }
     t.match((await service.expect('cancelImport', 200, requestOf(reading))).body, cancelled)
     end()
 
@@ -653,7 +653,7 @@ t.test('cancelImport', async (t) => {
     await held.isHeld
     t.match((await service.expect('cancelImport', 200, requestOf(next))).body, {
       status: 'discarding',
-      finished_at: null,
+      ended_at: null,
     })
     held.end()
     await noImportRuns(service)

@@ -107,7 +107,7 @@ const resources: Readonly<Record<string, Lists>> = {
     changedBy: ['updateImport'],
     dropped: names(`
       id status failure file_name size file_expires_at progress poll_after_seconds preview
-      result revision created_at updated_at finished_at
+      result revision created_at updated_at ended_at
     `),
     refused: names('owner_id user_id role deleted_at storage_key sha256 authors attempts'),
   },

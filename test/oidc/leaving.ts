@@ -312,7 +312,7 @@ t.test('its exports are suspended, too', async (t) => {
   await alone.expect('downloadExport', 200, download)
   await alone.deps.db.run(`update users set sign_in_due_at = now() - interval '1 s' where id = $1`, [ada.id])
 
-  t.match(await endedExport(alone, ada), { status: 'failed', failure: 'sign_in_required', finished_at: /Z$/ })
+  t.match(await endedExport(alone, ada), { status: 'failed', failure: 'sign_in_required', ended_at: /Z$/ })
   await finishedExport(alone, bob)
   const events = await alone.deps.db.run(
     `select after ->> 'status' as status from events where type = 'export.finished' and recipient_id = $1 order by ordinal`,

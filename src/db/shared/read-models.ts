@@ -657,7 +657,7 @@ export const exportJson = (row: typeof exports): SQL => {
     revision: revisionOf(row),
     created_at,
     updated_at,
-    finished_at,
+    ended_at: finished_at,
   } satisfies Fields<Schemas['Export']>)
 }
 
@@ -694,7 +694,7 @@ export const importJson = (row: typeof imports): SQL => {
     revision: revisionOf(row),
     created_at,
     updated_at,
-    finished_at,
+    ended_at: finished_at,
   } satisfies Fields<Schemas['Import']>)
 }
 
