@@ -85,7 +85,7 @@ t.test('closes the connection of an endless response', async (t) => {
   const refused = 'response_invalid'
   const endless: Readonly<Record<string, readonly [head: string, again: string, expected: unknown]>> = {
     body: ['HTTP/1.1 200 OK\r\n\r\n', 'x', read],
-    'body of chunks': [chunked, '1\r\nx\r\n', read],
+    'body of chunks': [chunked, `40\r\n${'x'.repeat(64)}\r\n`, read],
     'extension of a chunk': [`${chunked}1;`, 'x', { status: 200, body: '' }],
     trailers: [`${chunked}0\r\n`, 'X: y\r\n', { status: 200, body: '' }],
     header: ['HTTP/1.1 200 OK\r\nX: ', 'x', refused],
