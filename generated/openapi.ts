@@ -471,7 +471,7 @@ export interface paths {
          *       response shows what the request would return.
          *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
          *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
-         *       is compared with the ETag after the previous item for that task, and `expect` with its values then.
+         *       is compared with the version after the previous item for that task, and `expect` with its values then.
          *     * **Subtasks.** An item of `create` can name an item before it as its `parent`, so that one request creates a task with
          *       its subtasks. Subtasks move or are deleted with their parents, and the items after that find them there. The counts
          *       of parents change after the last item.

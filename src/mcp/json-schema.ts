@@ -33,7 +33,7 @@ const mapKeywords: ReadonlySet<string> = new Set(['properties'])
 const writable = (properties: Json): Json =>
   Object.fromEntries(Object.entries(properties).filter(([, schema]) => asObject(schema).readOnly !== true))
 
-/** Without the properties of an object that has those of other arguments. */
+/** Without the properties of an object that another tool or argument shows already. */
 const shown = (schema: Json): Json => {
   if (schema['x-mcp-opaque'] !== true) return schema
   const { properties: _, additionalProperties: __, ...others } = schema
@@ -42,7 +42,7 @@ const shown = (schema: Json): Json => {
 
 /**
  * Converts the schema of an input to JSON Schema 2020-12, which the Model Context Protocol expects: references are inlined, null
- * becomes a type, and extensions are omitted, except for `x-mcp-description` and `x-mcp-opaque`.
+ * becomes a type. `x-mcp-description` and `x-mcp-opaque` are obeyed, and all extensions omitted.
  */
 export const toJsonSchema = (document: Json, schema: unknown): Json => {
   const convert = (value: unknown): unknown =>

@@ -993,7 +993,7 @@ export const events = pgTable(
     resource_id: uuid('resource_id'),
     /** The only user who gets the event, on their own streams and webhooks. Null: whoever sees what it is about. */
     recipient_id: uuid('recipient_id'),
-    /** The changed fields with their values before and after, in the format of the contract. */
+    /** The changed fields with their values before and after, in the format of the contract, but for the columns of an occurrence. */
     before: json('before').notNull(),
     after: json('after').notNull(),
     created_at: instant('created_at').notNull(),

@@ -780,7 +780,7 @@ const occurrenceFields = {
   next_task_id: 'next_task_id',
 } as const satisfies Partial<Record<keyof typeof tasks, keyof NonNullable<Schemas['Occurrence']>>>
 
-/** The values of an event, which is recorded with the columns of an occurrence. */
+/** The values of an event. They are recorded by the names of columns, as before 0.3; the contract's `occurrence` is made on reading. */
 const eventValues = (values: SQLWrapper): SQL<Schemas['EventValues']> => {
   const names = sql.raw(`array['${Object.keys(occurrenceFields).join("', '")}']`)
   const pairs = sql.raw(

@@ -7,7 +7,10 @@ export type SubjectType = Schemas['SubjectType']
 /** What the type of an event names before the dot. */
 type KindOf<Type extends string> = Type extends `${infer Kind}.${string}` ? Kind : never
 
-/** The subject of an event: the resource that its type names before the dot. Members have no id of their own. */
+/**
+ * The subject of an event: the resource that its type names before the dot. Members have no id of their own. A new type of a known kind has
+ * the subject of its kind.
+ */
 export const eventSubjects = {
   task: 'task',
   comment: 'comment',

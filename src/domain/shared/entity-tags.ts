@@ -1,6 +1,6 @@
 /**
  * The opaque part of an entity tag is the version of the resource, or `<version>.<variant>` if the representation also depends
- * on the caller or on other resources.
+ * on its revision, the caller or other resources.
  */
 export const variantTag = (version: number, variant: string): string => `${version}.${variant}`
 

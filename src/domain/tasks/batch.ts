@@ -15,7 +15,7 @@ export interface TaskBatch<NewTask, TaskChange, Expectation> {
 
 interface NamedTask {
   readonly task_id: string
-  /** An entity tag with its quotes. */
+  /** A version, with or without quotes, or an entity tag with its quotes. */
   readonly if_match?: string
 }
 

@@ -127,7 +127,7 @@ export const expectTag = (conditions: Preconditions, tag: string | null): void =
 }
 
 /**
- * Requires that a resource whose ETag is its version meets If-Match and If-None-Match. A version of null: it does not exist.
+ * Requires that a resource whose version its ETags stand for meets If-Match and If-None-Match. A version of null: it does not exist.
  *
  * @throws Problem 412
  */

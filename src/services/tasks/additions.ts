@@ -1,6 +1,6 @@
 import type { Created } from '../../domain/shared/idempotency.ts'
 
-/** A resource that was added to a task, and the new version of the task. */
+/** A resource that was added to a task, and the version of the task, which stays. */
 export interface AddedToTask extends Created {
   readonly taskVersion: number
 }

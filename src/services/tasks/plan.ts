@@ -416,7 +416,7 @@ const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
   return [{ ...recordedTask(task), type, ...values }]
 }
 
-/** Values as the contract has them. */
+/** Values as the contract has them, except that the fields of an occurrence have the names of their columns. */
 const recordedValues = (task: TaskFields, names: typeof recordedFields) =>
   Object.fromEntries(names.map((name) => [name, name === 'recurrence' ? shownRecurrence(task) : task[name]]))
 
