@@ -40,10 +40,9 @@ const other = aliasedTable(imports, 'other')
 const line = aliasedTable(importRows, 'item')
 const person = aliasedTable(users, 'person')
 
-/** An import as JSON text, and its version. */
+/** An import as JSON text, and whether something happens in the background. */
 export interface ImportRow {
   readonly json: string
-  /** Whether something happens in the background. */
   readonly is_pending: boolean
 }
 
